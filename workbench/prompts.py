@@ -13,7 +13,15 @@ from workbench.judges.base import Prompt
 from workbench.schema import Tier, View
 from workbench.text import sha256
 
-ANCHOR_KINDS: Final = ("neutral", "told_low", "told_critical", "told_l1", "label_confidence", "label_rationale", "irrelevant_number")
+ANCHOR_KINDS: Final = (
+    "neutral",
+    "told_low",
+    "told_critical",
+    "told_l1",
+    "label_confidence",
+    "label_rationale",
+    "irrelevant_number",
+)
 
 
 @cache
@@ -40,7 +48,9 @@ def render(view: View, tier: Tier, *, version: str = "v1") -> Prompt:
     parts = _foreign(view, book)
     nonce = sha256(json.dumps(parts, ensure_ascii=True))[:16]
     blocks = [book["block"].format(name=name, nonce=nonce, body=body) for name, body in parts]
-    system = "\n\n".join([words[f"role_{role.lower()}"].strip(), words["contract"].strip(), book["data_rule"].format(nonce=nonce).strip()])
+    system = "\n\n".join(
+        [words[f"role_{role.lower()}"].strip(), words["contract"].strip(), book["data_rule"].format(nonce=nonce).strip()]
+    )
     messages = ({"role": "system", "content": system}, {"role": "user", "content": "\n\n".join([*blocks, words["ask"].strip()])})
     prompt_id = f"{role.lower()}.{lang}"
     return Prompt(messages, prompt_id, version, sha256(json.dumps(messages, ensure_ascii=True, sort_keys=True)), view)
@@ -51,7 +61,12 @@ def _foreign(view: View, book: dict[str, Any]) -> list[tuple[str, str]]:
     parts: list[tuple[str, str]] = []
     if view.context:
         names = book["roles"]
-        parts.append((book["names"]["context"], "\n".join(f"{names[role]}: {content}" for role, content in view.context)))
+        parts.append(
+            (
+                book["names"]["context"],
+                "\n".join(f"{names[role]}: " + content.replace("\n", "\n    ") for role, content in view.context),
+            )
+        )
     if view.trend is not None:
         t = view.trend
         parts.append((book["names"]["trend"], book["trend"].format(days=t.negative_days_7d, run=t.consecutive_negative_days)))
@@ -61,7 +76,9 @@ def _foreign(view: View, book: dict[str, Any]) -> list[tuple[str, str]]:
     return parts
 
 
-def anchor_text(kind: str, lang: str, *, paraphrase: int = 0, level: str = "", confidence: float | None = None, evidence: str = "") -> str:
+def anchor_text(
+    kind: str, lang: str, *, paraphrase: int = 0, level: str = "", confidence: float | None = None, evidence: str = ""
+) -> str:
     """One wording of an anchor. *level*, *confidence* and *evidence* fill the kinds that quote a verdict.
 
     Raises SetupError for an unknown kind or paraphrase.

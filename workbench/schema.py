@@ -93,14 +93,20 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class TurnGold(Frozen):
+class Row(Frozen):
+    """A value read from a file; keys that we do not know are left out, since minimal and richer files share one shape."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class TurnGold(Row):
     """Gold for one user turn, read with what came before it."""
 
     risk_level: RiskLevel
     flags: tuple[str, ...] = ()
 
 
-class Turn(Frozen):
+class Turn(Row):
     """One message; only user turns may carry gold."""
 
     role: Literal["user", "assistant"]
@@ -108,7 +114,7 @@ class Turn(Frozen):
     gold: TurnGold | None = None
 
 
-class Trend(Frozen):
+class Trend(Row):
     """The last seven days: negative days (0..7) and how many of them in a row up to today."""
 
     negative_days_7d: int = Field(ge=0, le=7)
@@ -121,8 +127,11 @@ class Trend(Frozen):
         return self
 
 
-class Gold(Frozen):
-    """What a careful rater says of the last user turn, read in its context."""
+class Gold(Row):
+    """What a careful rater says of the last user turn, read in its context.
+
+    A minimal gold is completed: ``confirm`` is critical without flags, ``acceptable_levels`` the level itself.
+    """
 
     risk_level: RiskLevel
     flags: tuple[str, ...] = ()
@@ -131,8 +140,16 @@ class Gold(Frozen):
     dimensions: dict[str, float] = Field(default_factory=dict)
     needs_context: bool = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or "risk_level" not in data:
+            return data
+        level, flags = data["risk_level"], data.get("flags") or ()
+        return {"confirm": level == "critical" and not flags, "acceptable_levels": (level,), **data}
 
-class Dialogue(Frozen):
+
+class Dialogue(Row):
     """A synthetic conversation. The last turn is the user's: its content is the text under analysis."""
 
     id: str = Field(min_length=1)
@@ -174,10 +191,7 @@ class Dialogue(Frozen):
         if len(turns) == len(self.turns):
             return self
         g = turns[-1].gold
-        gold = None if g is None else Gold(
-            risk_level=g.risk_level, flags=g.flags, confirm=g.risk_level is RiskLevel.CRITICAL and not g.flags,
-            acceptable_levels=(g.risk_level,),
-        )  # fmt: skip
+        gold = None if g is None else Gold(risk_level=g.risk_level, flags=g.flags)
         return self.model_copy(update={"turns": turns, "gold": gold, "trend": None})
 
 
@@ -255,7 +269,9 @@ class Assessment(Frozen):
         return assessment_html(self)
 
 
-def unknown(reason: Reason, *, tier: Tier = "L1", action: Action = "unknown_no_retry", detail: str = "", **fields: Any) -> Assessment:
+def unknown(
+    reason: Reason, *, tier: Tier = "L1", action: Action = "unknown_no_retry", detail: str = "", **fields: Any
+) -> Assessment:
     """A typed unknown."""
     return Assessment(tier=tier, reason=reason, action=action, detail=detail, **fields)
 
