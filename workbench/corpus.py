@@ -159,8 +159,8 @@ def read_rows(file: Path) -> Iterator[tuple[str, Dialogue]]:
     try:
         lines = file.read_bytes().decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        line = file.read_bytes()[: error.start].count(b"\n") + 1
-        raise DataError(f"{file} line {line}: not UTF-8; save the file as UTF-8 and try again") from None
+        at = file.read_bytes()[: error.start].count(b"\n") + 1
+        raise DataError(f"{file} line {at}: not UTF-8; save the file as UTF-8 and try again") from None
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror}") from None
     for number, line in enumerate(lines, start=1):

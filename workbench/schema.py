@@ -61,7 +61,8 @@ class RiskLevel(str, Enum):
     def __str__(self) -> str:
         return self.value
 
-    __format__ = object.__format__
+    def __format__(self, spec: str) -> str:
+        return format(self._value_, spec)
 
 
 _RANK: Final = {"low": 0, "medium": 1, "high": 2, "critical": 3}
@@ -80,7 +81,8 @@ class Unknown(str, Enum):
     def __str__(self) -> str:
         return self.value
 
-    __format__ = object.__format__
+    def __format__(self, spec: str) -> str:
+        return format(self._value_, spec)
 
 
 UNKNOWN: Final = Unknown.UNKNOWN
@@ -266,7 +268,7 @@ class Assessment(Frozen):
     def _repr_html_(self) -> str:
         from workbench.display import assessment_html
 
-        return assessment_html(self)
+        return str(assessment_html(self))
 
 
 def unknown(
@@ -308,11 +310,11 @@ class Outcome(Frozen):
     def _repr_html_(self) -> str:
         from workbench.display import outcome_html
 
-        return outcome_html(self)
+        return str(outcome_html(self))
 
     def __str__(self) -> str:
         from workbench.display import outcome_text
 
-        return outcome_text(self)
+        return str(outcome_text(self))
 
     __repr__ = __str__

@@ -14,7 +14,9 @@ _INVISIBLE: Final = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e007f]"
 )
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_APOSTROPHES: Final = str.maketrans({"\u2018": "'", "\u2019": "'", "\u02bc": "'", "\u02b9": "'", "\u0060": "'", "\u00b4": "'", "\uff07": "'"})
+_APOSTROPHES: Final = str.maketrans(
+    {"\u2018": "'", "\u2019": "'", "\u02bc": "'", "\u02b9": "'", "\u0060": "'", "\u00b4": "'", "\uff07": "'"}
+)
 _SPACES: Final = re.compile(r"\s+")
 _HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]")
 _LATIN_WORD: Final = re.compile(r"[A-Za-z]{2,}")
@@ -76,4 +78,5 @@ def inert_cell(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = inert(value)
-    return "'" + text if text.lstrip()[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+    formula = text[:1] in ("\t", "\r") or text.lstrip()[:1] in tuple("=+-@＝＋－＠")
+    return "'" + text if formula else text
