@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -13,34 +13,42 @@ if TYPE_CHECKING:
 Status = Literal["ok", "undefined", "degenerate", "too_few", "not_applicable"]
 
 
-def _finite(x: Any) -> float | None:
-    return None if x is None or not math.isfinite(x) else float(x)
-
-
 def number(x: float | None, digits: int = 2) -> str:
-    """*x* for a reader: at least *digits* significant digits below 0.1, thousands separated, '?' when missing."""
+    """*x* for a reader: *digits* decimals, as many significant digits below 0.1, '?' when missing."""
     if x is None:
         return "?"
-    if abs(x) >= 1000:
-        return f"{x:,.0f}"
-    return f"{x:.{digits}f}" if x == 0 or abs(x) >= 0.1 else f"{x:.{digits}g}"
+    return f"{x:,.0f}" if abs(x) >= 1000 else f"{x:.{digits}f}" if x == 0 or abs(x) >= 0.1 else f"{x:.{digits}g}"
 
 
-def _checked(value: Any) -> None:
-    if value.status not in get_args(Status):
-        raise ValueError(f"status {value.status!r} is not one of {', '.join(get_args(Status))}")
-    if value.status != "ok" and not value.reason:
-        raise ValueError(f"{value.name}: status {value.status} needs a reason")
+def _settle(result: Any, main: str) -> None:
+    """Make every number finite or None, and let no status but ok stand without a reason."""
+    for f in fields(result):
+        v = getattr(result, f.name)
+        if "float" in str(f.type):
+            object.__setattr__(result, f.name, float(v) if v is not None and math.isfinite(v) else None)
+        elif f.type == "int":
+            object.__setattr__(result, f.name, int(v))
+    if getattr(result, main) is None and result.status == "ok":
+        object.__setattr__(result, "status", "undefined")
+        object.__setattr__(result, "reason", result.reason or "the data give no finite number")
+    if result.status not in get_args(Status) or (result.status != "ok" and not result.reason):
+        raise ValueError(
+            f"{result.name}: status {result.status!r} must be one of {', '.join(get_args(Status))} and, but for ok, needs a reason"
+        )
+
+
+def _tail(result: Any, families: int = 0) -> str:
+    counts = f"n={result.n}" + (f", {families} families" if families else "") + f", {result.n_unknown} unknown"
+    return f" ({counts}{'; ' if result.method else ''}{result.method})"
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A value with an interval. ``value``, ``low`` and ``high`` are finite or None, never NaN.
 
-    status: ``ok``; ``undefined`` (no number exists: value None); ``degenerate`` (a number or a bound, but the data
-    have no variation to carry an interval); ``too_few`` (a number whose interval is known to be weak at this size);
-    ``not_applicable`` (the question does not arise, e.g. repeat noise of a deterministic judge).
-    ``n`` counts evaluable rows, ``n_unknown`` the rows left out as unknown, ``n_cluster`` families (0: no clusters given).
+    status: ``ok``; ``undefined`` (no number exists: value None); ``degenerate`` (a number, but the data have no variation
+    to carry an interval); ``too_few`` (an interval known to be weak at this size); ``not_applicable`` (the question does
+    not arise). ``n`` counts evaluable rows, ``n_unknown`` the rows left out, ``n_cluster`` families (0: none given).
     """
 
     name: str
@@ -56,36 +64,16 @@ class Estimate:
     method: str = ""
 
     def __post_init__(self) -> None:
-        for key in ("value", "low", "high"):
-            object.__setattr__(self, key, _finite(getattr(self, key)))
-        for key in ("n", "n_cluster", "n_unknown"):
-            object.__setattr__(self, key, int(getattr(self, key)))
-        if self.value is None and self.status == "ok":
-            object.__setattr__(self, "status", "undefined")
-            object.__setattr__(self, "reason", self.reason or "the data give no finite number")
-        _checked(self)
-
-    @property
-    def ok(self) -> bool:
-        return self.status == "ok"
-
-    @property
-    def width(self) -> float | None:
-        """high - low, or None."""
-        return None if self.low is None or self.high is None else self.high - self.low
+        _settle(self, "value")
 
     def flagged(self, status: Status, reason: str) -> Estimate:
-        """The same numbers under another status; an earlier reason is kept in front, a graver status is not weakened."""
+        """The same numbers under another status; an earlier reason stays in front, a missing value stays undefined."""
         if self.status in ("undefined", "not_applicable"):
             return self
         return replace(self, status=status, reason="; ".join(r for r in (self.reason, reason) if r))
 
-    def renamed(self, name: str) -> Estimate:
-        return replace(self, name=name)
-
     def __str__(self) -> str:
-        counts = f"n={self.n}" + (f", {self.n_cluster} families" if self.n_cluster else "") + f", {self.n_unknown} unknown"
-        tail = f" ({counts}{'; ' if self.method else ''}{self.method})"
+        tail = _tail(self, self.n_cluster)
         if self.value is None:
             return f"{self.name} {self.status.replace('_', ' ')}: {self.reason}{tail}"
         if self.value == 0 and self.reason.startswith("0 of "):
@@ -96,7 +84,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class SignificanceTest:
-    """A p-value with its statistic. ``p`` is None when the test has no answer; ``p_adjusted`` is filled by ``paired.adjust``."""
+    """A p-value with its statistic. ``p`` is None when the test has no answer; ``paired.adjust`` fills ``p_adjusted``."""
 
     name: str
     statistic: float | None = None
@@ -111,22 +99,12 @@ class SignificanceTest:
     method: str = ""
 
     def __post_init__(self) -> None:
-        for key in ("statistic", "p", "df", "p_adjusted"):
-            object.__setattr__(self, key, _finite(getattr(self, key)))
-        if self.p is None and self.status == "ok":
-            object.__setattr__(self, "status", "undefined")
-            object.__setattr__(self, "reason", self.reason or "the data give no p-value")
-        _checked(self)
+        _settle(self, "p")
 
     def __str__(self) -> str:
-        tail = f" (n={self.n}, {self.n_unknown} unknown; {self.method})" + (f" - {self.reason}" if self.reason else "")
-        if self.p is None:
-            return f"{self.name} {self.status.replace('_', ' ')}{tail}"
+        p = self.status.replace("_", " ") if self.p is None else f"p={number(self.p, 3)}"
         adjusted = "" if self.p_adjusted is None else f", {self.adjustment} {number(self.p_adjusted, 3)}"
-        return f"{self.name} p={number(self.p, 3)}{adjusted}{tail}"
-
-
-Result = Estimate | SignificanceTest
+        return f"{self.name} {p}{adjusted}{_tail(self)}" + (f" - {self.reason}" if self.reason else "")
 
 
 def undefined(name: str, reason: str, **counts: Any) -> Estimate:
@@ -139,14 +117,11 @@ def not_applicable(name: str, reason: str, **counts: Any) -> Estimate:
     return Estimate(name, status="not_applicable", reason=reason, **counts)
 
 
-def to_frame(results: Iterable[Result]) -> pd.DataFrame:
+def to_frame(results: Iterable[Estimate | SignificanceTest]) -> pd.DataFrame:
     """One row per result, one column per field; missing numbers are <NA> (nullable Float64/Int64), never 0."""
     import pandas as pd
 
-    rows: Sequence[Result] = list(results)
-    kinds = list(dict.fromkeys(type(r) for r in rows)) or [Estimate]
-    columns = list(dict.fromkeys(f.name for kind in kinds for f in fields(kind)))
-    frame = pd.DataFrame([asdict(r) for r in rows], columns=columns)
-    text = {"name", "status", "reason", "method", "adjustment"}
-    whole = {"n", "n_cluster", "n_unknown"}
-    return frame.astype({c: "str" if c in text else "Int64" if c in whole else "Float64" for c in columns})
+    rows = list(results)
+    kinds = {f.name: str(f.type) for kind in (dict.fromkeys(map(type, rows)) or [Estimate]) for f in fields(kind)}
+    frame = pd.DataFrame([asdict(r) for r in rows], columns=list(kinds))
+    return frame.astype({c: "Float64" if "float" in t else "Int64" if t == "int" else "str" for c, t in kinds.items()})
