@@ -10,14 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.scripted import Scripted, dialogue, verdict
 from workbench import prompts
 from workbench.confirm import (
-    COMBINATIONS, CONDITION_NAMES, Arm, DoubleConfirmation, combined, conditions, displayed_level, flipped, l1_view, l2_view, review_reasons,
+    COMBINATIONS,
+    CONDITION_NAMES,
+    Arm,
+    DoubleConfirmation,
+    combined,
+    conditions,
+    displayed_level,
+    flipped,
+    l1_view,
+    l2_view,
+    review_reasons,
     trend_from,
 )  # fmt: skip
 from workbench.corpus import load_corpus
 from workbench.errors import SetupError
-from workbench.schema import BLOCKING_DEFECTS, DIMENSIONS, FLAGS, UNKNOWN, Assessment, Dialogue, RiskLevel, Trend, unknown
+from workbench.schema import BLOCKING_DEFECTS, FLAGS, UNKNOWN, Assessment, RiskLevel, Trend, unknown
 
 CLEAR = dict.fromkeys(FLAGS, False)
 LEVELS = list(RiskLevel)
@@ -30,11 +41,6 @@ def said(level="critical", confidence=0.9, flags=(), defects=(), tier="L1", text
         tier=tier, level=capped, raw_level=raw, confidence=confidence, flags=CLEAR | dict.fromkeys(flags, True), defects=defects,
         text_hash=text_hash, **more,
     )  # fmt: skip
-
-
-def dialogue(text="hello", turns=(), **more) -> Dialogue:
-    spoken = [{"role": r, "content": c} for r, c in [*turns, ("user", text)]]
-    return Dialogue.model_validate({"id": "d", "turns": spoken, "provenance": {"synthetic": True}, **more})
 
 
 ASSESSMENTS = st.one_of(
@@ -118,47 +124,25 @@ def test_each_combination(rule, l1, l2, third, confirms):
     assert combined(rule, l1, l2, third) is confirms
 
 
-class Scripted:
-    """A judge that answers from a function of the request."""
-
-    kind, deterministic, reads_anchor = "scripted", True, True
-
-    def __init__(self, name, answer):
-        self.name, self._answer, self.seen = name, answer, []
-
-    async def answer(self, request):
-        from workbench.judges.base import Reply
-
-        self.seen.append(request)
-        return Reply(text=self._answer(request))
-
-    def identity(self, request):
-        return {"model": self.name}
-
-    def describe(self):
-        return {"name": self.name, "kind": self.kind}
-
-    async def aclose(self):
-        pass
-
-
-def verdict(level="critical", confidence=0.95, evidence="", **flags) -> str:
-    return json.dumps({
-        "risk_level": level, "confidence": confidence, "dimensions": dict.fromkeys(DIMENSIONS, 0.5), "evidence": evidence,
-        "context_flags": CLEAR | flags,
-    })  # fmt: skip
-
-
 def assess(pipeline, d, **kw):
     return asyncio.run(pipeline.assess(d, **kw))
 
 
 def test_blind_prompt_bytes_do_not_depend_on_l1():
-    d = dialogue("I am fine", [("user", "bad week"), ("assistant", "tell me")], trend={"negative_days_7d": 5, "consecutive_negative_days": 2})
+    d = dialogue(
+        "I am fine",
+        [("user", "bad week"), ("assistant", "tell me")],
+        trend={"negative_days_7d": 5, "consecutive_negative_days": 2},
+    )
     hashes = set()
     for i in range(1000):
         level, canary = LEVELS[i % 4].value, f"CANARY-{i}"
-        l1 = Scripted("one", lambda _, level=level, canary=canary, i=i: verdict(level, (i % 101) / 100, canary, joke=i % 3 == 0) if i % 7 else canary)
+        l1 = Scripted(
+            "one",
+            lambda _, level=level, canary=canary, i=i: (
+                verdict(level, (i % 101) / 100, canary, joke=i % 3 == 0) if i % 7 else canary
+            ),
+        )
         l2 = Scripted("two", lambda _: verdict())
         assess(DoubleConfirmation(l1, l2), d)
         hashes.add(l2.seen[0].prompt.sha256)
@@ -183,13 +167,20 @@ def test_an_anchor_enters_only_through_an_arm():
 
 
 def test_l1_sees_the_text_only():
-    d = dialogue("the text", [("user", "EARLIER"), ("assistant", "ANSWER")], trend={"negative_days_7d": 5, "consecutive_negative_days": 2})
+    d = dialogue(
+        "the text", [("user", "EARLIER"), ("assistant", "ANSWER")], trend={"negative_days_7d": 5, "consecutive_negative_days": 2}
+    )
 
     assert l1_view(d).model_dump(exclude_defaults=True) == {"text": "the text"}
 
 
 @pytest.mark.parametrize(
-    ("context", "seen"), [("none", ()), ("user", (("user", "a"), ("user", "c"))), ("both", (("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d")))]
+    ("context", "seen"),
+    [
+        ("none", ()),
+        ("user", (("user", "a"), ("user", "c"))),
+        ("both", (("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d"))),
+    ],
 )
 def test_context_is_a_switch(context, seen):
     d = dialogue("e", [("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d")])
@@ -207,7 +198,11 @@ def test_the_trend_from_l1_counts_each_earlier_turn_as_a_day():
 
 
 def test_from_l1_asks_l1_about_earlier_turns_and_none_shows_no_trend():
-    d = dialogue("now", [("user", "one"), ("assistant", "a"), ("user", "two"), ("assistant", "b")], trend={"negative_days_7d": 7, "consecutive_negative_days": 7})
+    d = dialogue(
+        "now",
+        [("user", "one"), ("assistant", "a"), ("user", "two"), ("assistant", "b")],
+        trend={"negative_days_7d": 7, "consecutive_negative_days": 7},
+    )
     l1, l2 = Scripted("one", lambda _: verdict("medium")), Scripted("two", lambda _: verdict())
 
     assess(DoubleConfirmation(l1, l2, trend="from_l1"), d)
@@ -233,7 +228,10 @@ def test_a_flipped_trend_stays_a_trend():
 )  # fmt: skip
 def test_when_l2_runs(policy, level, text, days, runs):
     l1, l2 = Scripted("one", lambda _: verdict(level)), Scripted("two", lambda _: verdict())
-    o = assess(DoubleConfirmation(l1, l2, l2_policy=policy), dialogue(text, trend={"negative_days_7d": days, "consecutive_negative_days": 0}))
+    o = assess(
+        DoubleConfirmation(l1, l2, l2_policy=policy),
+        dialogue(text, trend={"negative_days_7d": days, "consecutive_negative_days": 0}),
+    )
 
     assert bool(l2.seen) is runs
     assert (o.l2.reason == "not_run") is not runs
@@ -245,7 +243,13 @@ def test_an_unknown_l1_under_the_source_policy_is_not_escalated_and_is_incomplet
     l1, l2 = Scripted("one", lambda _: "no json"), Scripted("two", lambda _: verdict())
     o = assess(DoubleConfirmation(l1, l2, l2_policy="source"), dialogue())
 
-    assert (o.l1.reason, o.level, o.confirmed, o.incomplete, o.review_reasons) == ("parse_error", UNKNOWN, False, True, ("unknown",))
+    assert (o.l1.reason, o.level, o.confirmed, o.incomplete, o.review_reasons) == (
+        "parse_error",
+        UNKNOWN,
+        False,
+        True,
+        ("unknown",),
+    )
 
 
 def test_a_whole_case_confirms_and_keeps_l1_when_l2_disagrees():
@@ -257,7 +261,11 @@ def test_a_whole_case_confirms_and_keeps_l1_when_l2_disagrees():
 
 
 def test_the_arbiter_is_called_on_disagreement_only_and_sees_what_l2_sees():
-    critical, low, third = Scripted("a", lambda _: verdict()), Scripted("b", lambda _: verdict("low")), Scripted("c", lambda _: verdict())
+    critical, low, third = (
+        Scripted("a", lambda _: verdict()),
+        Scripted("b", lambda _: verdict("low")),
+        Scripted("c", lambda _: verdict()),
+    )
 
     agree = DoubleConfirmation(critical, critical, arbiter=third, combine="arbitration")
     assert assess(agree, dialogue()).confirmed
@@ -291,7 +299,15 @@ def test_a_strong_gate_hit_under_a_low_l1_is_a_reason():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"l2_policy": "maybe"}, {"combine": "xor"}, {"context": "all"}, {"trend": "future"}, {"combine": "arbitration"}, {"confirm_confidence": 0}]
+    "wrong",
+    [
+        {"l2_policy": "maybe"},
+        {"combine": "xor"},
+        {"context": "all"},
+        {"trend": "future"},
+        {"combine": "arbitration"},
+        {"confirm_confidence": 0},
+    ],
 )
 def test_settings_that_do_not_exist_are_refused(wrong):
     judge = Scripted("one", lambda _: verdict())

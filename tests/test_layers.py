@@ -30,8 +30,6 @@ STOREYS = [
     {"widgets", "report", "doctor"},
     {"cli"},
 ]
-# Imported inside a function only, to break no layer at import time: a value that knows how to show itself.
-LAZY_UPWARD = {("schema", "display")}
 
 
 def modules():
@@ -59,11 +57,8 @@ def imports(path: Path, *, lazy: bool = True):
 
 
 def upward(name: str, path: Path) -> list[str]:
-    found = []
-    for target in imports(path, lazy=False):
-        if target and not target.startswith("__") and storey(target) > storey(name):
-            found.append(f"{name} -> {target}")
-    return found
+    targets = [t for t in imports(path, lazy=False) if t and not t.startswith("__")]
+    return [f"{name} -> {target}" for target in targets if storey(target) > storey(name)]
 
 
 @pytest.mark.parametrize("name", sorted(modules()))
@@ -80,10 +75,18 @@ def test_a_planted_upward_import_is_found(tmp_path):
 
 @pytest.mark.parametrize(
     ("library", "homes"),
-    [("matplotlib", {"plots"}), ("ipywidgets", {"widgets"}), ("anywidget", {"widgets"}), ("IPython", {"widgets", "report"}), ("openai", {"judges"})],
+    [
+        ("matplotlib", {"plots"}),
+        ("ipywidgets", {"widgets"}),
+        ("anywidget", {"widgets"}),
+        ("IPython", {"widgets", "report"}),
+        ("openai", {"judges"}),
+    ],
 )
 def test_a_library_has_one_home(library, homes):
-    users = {n.split(".")[0] for n, p in modules().items() if re.search(rf"^\s*(import|from) {library}\b", p.read_text("utf-8"), re.M)}
+    users = {
+        n.split(".")[0] for n, p in modules().items() if re.search(rf"^\s*(import|from) {library}\b", p.read_text("utf-8"), re.M)
+    }
 
     assert users <= homes
 
@@ -95,7 +98,9 @@ def code_lines(path: Path) -> int:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             docs.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return sum(bool(line.strip()) and not line.lstrip().startswith("#") and i not in docs for i, line in enumerate(text.splitlines(), 1))
+    return sum(
+        bool(line.strip()) and not line.lstrip().startswith("#") and i not in docs for i, line in enumerate(text.splitlines(), 1)
+    )
 
 
 def test_the_package_stays_small():
@@ -123,7 +128,7 @@ def test_the_front_door_lists_its_names():
 
 
 def test_import_is_light():
-    heavy = "pandas openai matplotlib sklearn ipywidgets scipy sqlalchemy numpy aiohttp".split()
+    heavy = ["pandas", "openai", "matplotlib", "sklearn", "ipywidgets", "scipy", "sqlalchemy", "numpy", "aiohttp"]
     code = f"import sys, workbench; print([m for m in {heavy} if m in sys.modules])"
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
@@ -144,7 +149,11 @@ def test_environment_yml_names_the_same_python_and_installs_the_project():
 def test_every_requirement_is_pinned_in_constraints():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [r for group in (project["dependencies"], *project["optional-dependencies"].values()) for r in group]
-    pins = {re.split(r"[=<>]", line)[0].strip().lower().replace("_", "-") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+    pins = {
+        re.split(r"[=<>]", line)[0].strip().lower().replace("_", "-")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if "==" in line
+    }
 
     missing = [r for r in wanted if re.split(r"[\[<>=; ]", r)[0].lower().replace("_", "-") not in pins]
     assert missing == []

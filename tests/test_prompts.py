@@ -56,7 +56,17 @@ def test_no_prompt_names_the_other_stage(lang, tier):
 def test_every_version_states_the_contract(lang, version):
     system = prompts.render(View(text="x", lang=lang), "L1", version=version).messages[0]["content"]
 
-    for word in ("JSON", "risk_level", "confidence", "evidence", "context_flags", "fiction", "third_party", "arranging", "critical"):
+    for word in (
+        "JSON",
+        "risk_level",
+        "confidence",
+        "evidence",
+        "context_flags",
+        "fiction",
+        "third_party",
+        "arranging",
+        "critical",
+    ):
         assert word in system
 
 
