@@ -37,7 +37,7 @@ def card(*parts: str) -> str:
 def level_html(level: object) -> str:
     """A level as a chip: a word and a bar mark, so that colour carries nothing alone."""
     word, marks = str(level), wording()["marks"]
-    return f'<span class="wb-level wb-{word}">{marks[word]} {word}</span>' if word in marks else inert_html(word)
+    return f'<span class="wb-level wb-{word}"><i>{marks[word]}</i> {word}</span>' if word in marks else inert_html(word)
 
 
 def bar_html(value: float) -> str:
@@ -55,7 +55,7 @@ def table_html(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def folded(title: str, body: str, *, opened: bool = False) -> str:
     """Content behind its content note: closed unless *opened*."""
     note = f"<p class='wb-note'>{wording()['content_note']}</p>"
-    return f"<details{' open' if opened else ''}><summary>{title}</summary>{note}{body}</details>"
+    return f"{note}<details{' open' if opened else ''}><summary>{title}</summary>{body}</details>"
 
 
 def highlight(text: str, quotes: Mapping[str, str]) -> str:
@@ -99,9 +99,9 @@ def _cell_html(a: Assessment, label: str) -> str:
     return f"{level_html(a.level)} {inert_html(value[len(str(a.level)) :])}" if label == "level" else inert_html(value)
 
 
-def compare_html(assessments: Mapping[str, Assessment], *, text: str | None = None) -> str:
+def compare_html(assessments: Mapping[str, Assessment], *, text: str | None = None, dimensions: bool = True) -> str:
     """Assessments beside each other (column name -> assessment), with the text they are about when it is given."""
-    labels = dict.fromkeys([*(k for a in assessments.values() for k in _facts(a)), *DIMENSIONS])
+    labels = dict.fromkeys([*(k for a in assessments.values() for k in _facts(a)), *(DIMENSIONS if dimensions else ())])
     rows = [[label, *(_cell_html(a, label) for a in assessments.values())] for label in labels]
     read = "" if text is None else text_html(text, {name: a.evidence for name, a in assessments.items()})
     return read + table_html(["", *map(inert_html, assessments)], rows)
@@ -126,14 +126,19 @@ def verdict_line(o: Outcome) -> str:
     return f"not confirmed: these are not met: {'; '.join(map(condition_words, o.blocked_by)) or 'nothing was evaluated'}"
 
 
-def outcome_html(o: Outcome, *, text: str | None = None) -> str:
-    """One outcome as a card: both verdicts side by side, the conditions, what blocked, why a person should look."""
+def outcome_html(o: Outcome, *, text: str | None = None, brief: bool = False) -> str:
+    """One outcome as a card: both verdicts side by side, the conditions, what blocked, why a person should look.
+
+    *brief* leaves the dimensions out and folds the conditions.
+    """
+    decided = conditions_html(o.conditions)
+    decided = f"<details><summary>Conditions and guards</summary>{decided}</details>" if brief else decided
     note = " <b>Incomplete: one side is unknown, so the level may be too low.</b>" if o.incomplete else ""
     sides = {"L1": o.l1, "L2": o.l2} | ({"arbiter": o.arbiter} if o.arbiter else {})
     how = f"arm {o.arm} · repeat {o.repeat} · combine {o.combine} · L2 policy {o.l2_policy} · advisory only"
     return card(
         f"<h4>{inert_html(o.dialogue_id)} {level_html(o.level)}</h4><p>{inert_html(verdict_line(o))}.{note}</p>",
-        compare_html(sides, text=text) + conditions_html(o.conditions),
+        compare_html(sides, text=text, dimensions=not brief) + decided,
         f"<p><b>For review:</b> {inert_html(', '.join(o.review_reasons) or 'no reason')}</p><p class='wb-dim'>{inert_html(how)}</p>",
     )
 

@@ -137,10 +137,13 @@ class Work(w.HBox):
 class Panel(w.VBox):
     """A widget with a stable repr that is shown as a still where no kernel runs (exported HTML, GitHub)."""
 
-    def __init__(self, children: Sequence[w.Widget]) -> None:
+    message: w.HTML
+
+    def build(self, children: Sequence[w.Widget]) -> None:
+        """Put the parts on the panel, an empty error line last."""
         css = w.HTML(f"<style>{STATIC.joinpath('panel.css').read_text('utf-8')}</style>", layout=w.Layout(display="none"))
         self.message = w.HTML()
-        super().__init__([css, *children, self.message])
+        w.VBox.__init__(self, [css, *children, self.message])
         self.add_class("wb-panel")
 
     def summary(self) -> str:

@@ -84,6 +84,7 @@ class ReviewSession:
         self.revealing = False  # committed, and the verdict is on the table: the next Enter goes on
         self.draft = self._committed = Draft()
         self._since = ticks()
+        self._keep: Callable[[Dialogue], bool] = lambda d: True
         self._open(seed, show)
         self._arrive(None)
 
@@ -162,13 +163,28 @@ class ReviewSession:
         finally:
             self._last_press = (key, self._ticks())
 
+    @property
+    def dialogues(self) -> list[Dialogue]:
+        return list(self._dialogues.values())
+
+    @property
+    def moves_on(self) -> bool:
+        """Would Enter go to the next item now?"""
+        return self.revealing and self.draft == self._committed
+
     def edit(self, **fields: Any) -> str:
         """Change the draft: ``level``, ``flags`` or ``note``."""
         self.draft = replace(self.draft, **fields)
         return f"{self.draft}: Enter commits"
 
+    def focus(self, keep: Callable[[Dialogue], bool]) -> int:
+        """Offer only dialogues that *keep* accepts; returns how many of the queue that is."""
+        self._keep = keep
+        self._arrive(None)
+        return sum(map(keep, self._dialogues.values()))
+
     def _enter(self) -> str:
-        if self.revealing and self.draft == self._committed:
+        if self.moves_on:
             self._arrive(None)
             return "next"
         if not self.draft.level:
@@ -206,7 +222,7 @@ class ReviewSession:
 
     def _arrive(self, dialogue_id: str | None) -> None:
         last = {r["dialogue_id"]: (n, r["kind"]) for n, r in enumerate(self.mine)}
-        waiting = (i for i in self._order if last.get(i, (0, "skip"))[1] == "skip")
+        waiting = (i for i in self._order if last.get(i, (0, "skip"))[1] == "skip" and self._keep(self._dialogues[i]))
         self._at = (
             dialogue_id if dialogue_id in self._dialogues else min(waiting, key=lambda i: last.get(i, (-1, ""))[0], default=None)
         )
