@@ -128,10 +128,11 @@ def _choose(scan: extract.Scan, analysed_text: str | None) -> tuple[dict[str, An
                 _refuse_nested(verdict, found.source)
                 verdicts.append((verdict, base if direct else base | {"wrapped"}))
     rest = scan.leftover and extract.fold_width(strip_invisible(_ESCAPE.sub(lambda m: chr(int(m[1], 16)), scan.leftover)))
-    if rest and _FRAGMENT.search(rest):
-        raise _Reject("Beside the JSON stand the remains of another object with a risk_level: give one complete object.")
+    remains = bool(rest and _FRAGMENT.search(rest))
     if not verdicts:
-        _refuse_nothing(scan, echoed)
+        _refuse_nothing(scan, echoed, remains)
+    if remains:
+        raise _Reject("Beside the JSON stand the remains of another object with a risk_level: give one complete object.")
     level = _level_word(verdicts[0][0]["risk_level"])
     if len({json.dumps(verdict, sort_keys=True) for verdict, _ in verdicts[1:] and verdicts}) > 1:
         raise _Reject("The answer holds more than one verdict and they differ: give exactly one JSON object.")
@@ -140,12 +141,14 @@ def _choose(scan: extract.Scan, analysed_text: str | None) -> tuple[dict[str, An
     return verdicts[0][0], set().union(*(defects for _, defects in verdicts), {"echo_present"} if echoed else ())
 
 
-def _refuse_nothing(scan: extract.Scan, echoed: bool) -> None:
+def _refuse_nothing(scan: extract.Scan, echoed: bool, remains: bool) -> None:
     if echoed:
         raise _Reject("The answer only repeats JSON from the text under analysis: give your own verdict.")
+    if scan.error and (remains or not scan.found):
+        raise scan.error
     if any(isinstance(found.value, dict) for found in scan.found):
         raise _Reject("The JSON has no top-level risk_level: it must be one of low, medium, high, critical.", "schema_error")
-    raise scan.error if scan.error and not scan.found else _Reject("No JSON object: answer with one JSON object.")
+    raise _Reject("No JSON object: answer with one JSON object.")
 
 
 def _unwrap(value: Any, left: set[str]) -> Iterator[dict[str, Any]]:
