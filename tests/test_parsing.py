@@ -224,7 +224,7 @@ def test_a_missing_confidence_is_neither_zero_nor_one() -> None:
 @pytest.mark.parametrize(
     "flags",
     [
-        None, {}, [], "none", False, {"fiction": False}, NO_FLAGS | {"joke": None}, NO_FLAGS | {"joke": "no"}, NO_FLAGS | {"joke": 2}, NO_FLAGS | {"joke": 0.0},
+        None, {}, [], "none", False, {"fiction": False}, NO_FLAGS | {"joke": None}, NO_FLAGS | {"joke": "no"}, NO_FLAGS | {"joke": 2}, NO_FLAGS | {"joke": "0"}, NO_FLAGS | {"joke": 0.0},
         NO_FLAGS | {"joke": {"value": False}}, ["nope"], ["joke", "nope"], [["joke"]], NO_FLAGS | {"sarcasm": "a bit"}, {k.upper(): False for k in FLAGS},
     ],
 )  # fmt: skip

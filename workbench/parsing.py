@@ -28,7 +28,7 @@ _FRAGMENT: Final = re.compile(r"""(?:["'“”‘’„\\;]|[{,]\s{0,8})risk_?le
 _STATED: Final = re.compile(
     r"risk[_ ]?level[`*\s]{0,4}(?:[:=]|is\b|是|为)[`*\s]{0,4}(low|medium|high|critical)(?![a-z_])", re.IGNORECASE
 )
-_TRUTH: Final = {"true": True, "1": True, "false": False, "0": False}
+_TRUTH: Final[dict[Any, bool]] = {"true": True, 1: True, "false": False, 0: False}
 _FLAGS: Final = f"context_flags must hold {', '.join(FLAGS)}, each true or false, and no other key."
 _ESCAPE: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
 
@@ -229,12 +229,13 @@ def _flags(value: Any) -> tuple[dict[str, bool], set[str]]:
     out: dict[str, bool] = {}
     defects: set[str] = set()
     for name, given in value.items():
-        flag = given if isinstance(given, bool) else _TRUTH.get(str(given).casefold()) if isinstance(given, str | int) else None
+        known = given.casefold() if isinstance(given, str) else given if isinstance(given, int) else None
+        flag = _TRUTH.get(known)
         if flag is None and (name in FLAGS or given is not None):
             raise _Reject(_FLAGS, "schema_error")
         if name in FLAGS:
             out[name] = bool(flag)
-            defects |= set() if given is flag else {"coerced_flags"}
+            defects |= set() if isinstance(given, bool) else {"coerced_flags"}
         else:
             defects.add("unknown_flag_true" if flag else "extra_keys")
     return out, defects
