@@ -44,6 +44,8 @@ class Reply:
     model: str | None = None  # as returned
     fingerprint: str | None = None
     latency_s: float = 0.0
+    pause_s: float = 0.0  # the endpoint's allowance is used up: no call before this many seconds
+    dropped: tuple[str, ...] = ()  # parameters that the endpoint refuses, so they were not sent
 
 
 @dataclass(frozen=True, slots=True)
