@@ -94,7 +94,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path, small, capsys, args
 
 def test_a_missing_key_variable_is_named(tmp_path, small, capsys, monkeypatch):
     (tmp_path / "judges.toml").write_text(
-        '[judges.far]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\nkey_variable = "NO_SUCH_KEY_HERE"\n'
+        '[far]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\nkey_env = "NO_SUCH_KEY_HERE"\n'
     )
     monkeypatch.setenv("WORKBENCH_JUDGES", str(tmp_path / "judges.toml"))
     code, _, err = said(capsys, "run", small, "--out", tmp_path / "r", "--l1", "far")

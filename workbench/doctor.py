@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import platform
 import shutil
 import sys
@@ -55,9 +54,12 @@ def _judges() -> list[str]:
         table = registry.listing()
     except SetupError as error:
         return [f"  judges.toml: {error}"]
-    named = [f"{row.judge} ({'key set' if not row.key_variable or os.environ.get(row.key_variable) else f'set {row.key_variable}'})"
-             for row in table.itertuples() if row.source != "built in"]  # fmt: skip
-    return [f"  judges: {', '.join(table.judge[table.source == 'built in'])}" + (f"; from judges.toml: {', '.join(named)}" if named else "")]
+    rows = table[table.source != "built in"].to_dict("records")
+    named = [f"{r['judge']} ({'set ' + r['key_variable'] if r['key'] == 'missing' else 'ready'})" for r in rows]
+    return [
+        f"  judges: {', '.join(table.judge[table.source == 'built in'])}"
+        + (f"; from judges.toml: {', '.join(named)}" if named else "")
+    ]
 
 
 def _data() -> list[str]:

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from workbench import __version__, prompts
 from workbench.confirm import Arm, DoubleConfirmation
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from workbench.judges.base import Judge
 
 T = TypeVar("T")
+ParseRetry = Literal["feedback", "blind", "none"]
 LEDGER: Final = "ledger.db"
 MANIFEST: Final = "manifest.json"
 DIALOGUES: Final = "dialogues.jsonl"
@@ -179,8 +180,10 @@ def pipeline_from(config: dict[str, Any]) -> DoubleConfirmation:
 
     settings = config["pipeline"]
     names = ("l2_policy", "combine", "context", "trend", "context_messages", "confirm_confidence", "negative_days", "version")
-    judges = {role: judge_from(settings[role]) if settings[role] else None for role in ("l1", "l2", "arbiter")}
-    return DoubleConfirmation(judges["l1"], judges["l2"], arbiter=judges["arbiter"], **{n: settings[n] for n in names})
+    arbiter = judge_from(settings["arbiter"]) if settings["arbiter"] else None
+    return DoubleConfirmation(
+        judge_from(settings["l1"]), judge_from(settings["l2"]), arbiter=arbiter, **{n: settings[n] for n in names}
+    )
 
 
 def exposure(judge: Judge, dialogue: Dialogue) -> str:

@@ -139,7 +139,9 @@ def summary(outcomes: pd.DataFrame) -> dict[str, Any]:
 def text(outcomes: pd.DataFrame, frame: pd.DataFrame) -> str:
     """The table that ``workbench run`` and ``workbench score`` print: what was found beside what was missed."""
     rows, s = scorable(outcomes), summary(outcomes)
-    judges = [f"{tier} {', '.join(part.judge.unique())} ({', '.join(part.judge_kind.unique())})" for tier, part in frame.groupby("tier")]
+    judges = [
+        f"{tier} {', '.join(part.judge.unique())} ({', '.join(part.judge_kind.unique())})" for tier, part in frame.groupby("tier")
+    ]
     simulated = " SIMULATED judges: these numbers describe a simulation." if (frame.judge_kind == "simulated").any() else ""
     lines = [f"{s['dialogues']} dialogues, {s['scored']} scored; {'; '.join(judges)}.{simulated}", ""]
     if not len(rows):
@@ -154,5 +156,5 @@ def text(outcomes: pd.DataFrame, frame: pd.DataFrame) -> str:
         "What blocked confirmation (a case can be blocked by several)", blocked(outcomes).to_string(index=False), "",
         *(str(e) for e in estimates(rows)),
     ]  # fmt: skip
-    kinds = ", ".join(f"{n} {name.replace('_', '-')}" for name, n in rows.exposure.value_counts().items())
+    kinds = ", ".join(f"{n} {str(name).replace('_', '-')}" for name, n in rows.exposure.value_counts().items())
     return "\n".join([*lines, "", f"Rows: {kinds}; in-sample rows are left out of every rate."])

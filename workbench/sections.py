@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from workbench import scoring
 from workbench.report import words
 from workbench.runner import Run
-from workbench.stats.estimate import Estimate, number
+from workbench.stats.estimate import Estimate, SignificanceTest, number
 from workbench.text import inert_html
 
 if TYPE_CHECKING:
@@ -69,12 +69,20 @@ def _cell(value: Any) -> str:
     return inert_html(number(float(value), 3)) if isinstance(value, float) else inert_html(value)
 
 
-def estimates_table(estimates: Iterable[Estimate]) -> pd.DataFrame:
+def estimates_table(results: Iterable[Estimate | SignificanceTest]) -> pd.DataFrame:
+    """Estimates and tests in one table; a test shows its p-value (adjusted where it is) as its value."""
     import pandas as pd
 
-    rows = [{"estimate": e.name, "value": e.value, "low": e.low, "high": e.high, "n": e.n, "families": e.n_cluster, "unknown": e.n_unknown,
-             "status": e.status.replace("_", " "), "reason": e.reason} for e in estimates]  # fmt: skip
-    return pd.DataFrame(rows, columns=["estimate", "value", "low", "high", "n", "families", "unknown", "status", "reason"])
+    rows = []
+    for r in results:
+        row = {"result": r.name, "n": r.n, "unknown": r.n_unknown, "status": r.status.replace("_", " "), "reason": r.reason}
+        if isinstance(r, Estimate):
+            rows.append(row | {"value": r.value, "low": r.low, "high": r.high, "families": r.n_cluster})
+        else:
+            rows.append(row | {"p": r.p if r.p_adjusted is None else r.p_adjusted})
+    columns = ["result", "value", "low", "high", "p", "n", "families", "unknown", "status", "reason"]
+    frame = pd.DataFrame(rows, columns=columns).astype({"families": "Int64"})
+    return frame.drop(columns=[c for c in ("p", "reason") if frame[c].replace("", None).isna().all()])
 
 
 class Page:
@@ -211,11 +219,12 @@ class Page:
             tables=(("reasons", reasons), ("worst and best case", estimates_table(bounded))),
         )
 
-    def study(self, key: str, make: Callable[[], Any]) -> Section:
-        """A section from a study's result: its summary, figures and estimates."""
+    def study(self, key: str, name: str = "") -> Section:
+        """A section from a study of this run's stored verdicts: its summary, figures and estimates."""
+        from workbench import study
         from workbench.plots import png
 
-        result = make()
+        result = getattr(study, name or key)(self.run)
         self.used += [e for e in result.estimates if isinstance(e, Estimate)]
         figures = tuple((name, png(figure)) for name, figure in result.figures().items())
         return self._section(
@@ -224,6 +233,24 @@ class Page:
             figures=figures,
             tables=(("estimates", estimates_table(result.estimates)),),
         )
+
+    def drift(self) -> Section:
+        return self.study("drift")
+
+    def anchoring(self) -> Section:
+        return self.study("anchoring")
+
+    def agreement(self) -> Section:
+        return self.study("agreement", "compare")
+
+    def independence(self) -> Section:
+        return self.study("independence")
+
+    def thresholds(self) -> Section:
+        return self.study("thresholds")
+
+    def review(self) -> Section:
+        return self.study("review")
 
     def cost(self) -> Section:
         with self.run.store() as store:
