@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 JUDGE ?=
 RUN ?= data/runs/demo
 
-.PHONY: demo test lab report check notebooks bench clean
+.PHONY: demo test local-model lab report check notebooks bench clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,9 @@ endif
 
 test: $(VENV)/.test-installed
 	$(BIN)/python -m pytest
+
+local-model: $(VENV)/.local-installed
+	$(BIN)/workbench local fetch
 
 lab: $(VENV)/.installed
 	$(BIN)/jupyter lab notebooks

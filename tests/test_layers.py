@@ -24,10 +24,10 @@ STOREYS = [
     {"judges"},
     {"judging"},
     {"confirm", "live"},
-    {"frames", "scoring", "runner", "recorded", "verify"},
+    {"frames", "scoring", "runner", "recorded", "verify", "contrast"},
     {"plots"},
     {"study"},
-    {"widgets", "report", "doctor"},
+    {"widgets", "report", "sections", "export", "doctor"},
     {"cli"},
 ]
 

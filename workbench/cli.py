@@ -173,14 +173,14 @@ def cmd_verify(args: argparse.Namespace) -> int:
 
 
 def cmd_compare(args: argparse.Namespace) -> int:
-    from workbench.verify import compare
+    from workbench.contrast import compare
 
     _say(compare(args.run_a, args.run_b))
     return 0
 
 
 def cmd_export(args: argparse.Namespace) -> int:
-    from workbench.verify import export
+    from workbench.export import export
 
     _say(f"wrote {export(args.run, format=args.format, out=args.out)}")
     return 0
@@ -377,7 +377,8 @@ def _dialogue_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _pipeline_options(parser: argparse.ArgumentParser) -> None:
-    from workbench.confirm import COMBINATIONS, CONFIRM_CONFIDENCE, CONTEXTS, L2_POLICIES, TRENDS
+    from workbench.confirm import COMBINATIONS, CONTEXTS, L2_POLICIES, TRENDS
+    from workbench.schema import CONFIRM_CONFIDENCE
 
     parser.add_argument("--l1", default="cue", help="a built-in judge, or a name from judges.toml (default cue)")
     parser.add_argument("--l2", default="ngram", help="likewise (default ngram)")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import platform
 import shutil
-import sys
 from importlib import metadata
 from typing import Final
 
@@ -34,9 +33,6 @@ def examine() -> tuple[list[str], bool]:
     lines = [f"judge-workbench {__version__}, Python {platform.python_version()} on {platform.system()} {platform.machine()}"]
     missing = [p for p in NEEDED if _version(p) is None]
     lines += [f"  missing: {p} (pip install {p})" for p in missing] or [f"  all {len(NEEDED)} required packages are installed"]
-    if sys.version_info < (3, 11):
-        missing.append("python")
-        lines.append("  missing: Python 3.11 or newer")
     for name, (module, what, how) in OPTIONAL.items():
         there = importlib.util.find_spec(module) is not None
         lines.append(f"  {name}: {'installed' if there else f'not installed; needed for {what}: {how}'}")

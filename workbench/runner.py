@@ -205,7 +205,7 @@ def configuration(
 async def run(
     pipeline: DoubleConfirmation, corpus: Corpus | Sequence[Dialogue], *, out: str | Path | None = None, arms: Sequence[Arm] = (Arm(),),
     repeats: int = 1, turns: str = "last", concurrency: int = 16, resume: bool = False, fresh: bool = False, budget: Budget | None = None,
-    parse_retry: str = "feedback", seed: int = 0, progress: bool = True,
+    parse_retry: ParseRetry = "feedback", seed: int = 0, progress: bool = True,
 ) -> Run:  # fmt: skip
     """Assess every dialogue and keep everything in a run directory.
 
@@ -327,7 +327,7 @@ def _folder(out: str | Path | None, config: dict[str, Any], *, resume: bool, fre
             )
         elif json.loads(json.dumps(config)) != old:
             raise RunMismatch(
-                f"'{out}' was made with another configuration ({', '.join(_differences(config, old))}): choose another --out"
+                f"'{out}' was made with another configuration ({', '.join(differences(config, old))}): choose another --out"
             )
     elif folder.exists() and any(folder.iterdir()):
         raise SetupError(f"'{out}' is not empty and is not a run directory: choose another --out")
@@ -340,10 +340,10 @@ def _folder(out: str | Path | None, config: dict[str, Any], *, resume: bool, fre
     return folder
 
 
-def _differences(one: Any, two: Any, path: str = "") -> list[str]:
+def differences(one: Any, two: Any, path: str = "") -> list[str]:
     """The dotted names of the settings that differ."""
     if isinstance(one, dict) and isinstance(two, dict):
-        return [d for k in sorted({*one, *two}) for d in _differences(one.get(k), two.get(k), f"{path}.{k}".lstrip("."))]
+        return [d for k in sorted({*one, *two}) for d in differences(one.get(k), two.get(k), f"{path}.{k}".lstrip("."))]
     return [] if json.loads(json.dumps(one)) == two else [path]
 
 

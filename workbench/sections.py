@@ -199,10 +199,9 @@ class Page:
         table = scoring.blocked(self.run.outcomes)
         if not len(table) or not table.n_critical.max():
             return self._section("blocked", sentences=(self.say("no_critical"),), tables=(("conditions and guards", table),))
-        top = table.loc[table.blocked_critical.idxmax()]
-        return self._section(
-            "blocked", sentences=(self.say("blocked", **top.to_dict()),), tables=(("conditions and guards", table),)
-        )
+        top = max(table.to_dict("records"), key=lambda row: int(row["blocked_critical"]))
+        says = self.say("blocked", **{str(k): v for k, v in top.items()})
+        return self._section("blocked", sentences=(says,), tables=(("conditions and guards", table),))
 
     def unknowns(self) -> Section:
         frame, s = self.run.frame, self.summary

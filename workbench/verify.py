@@ -39,7 +39,9 @@ def network_blocked() -> Iterator[None]:
 def table_hash(frame: pd.DataFrame) -> str:
     """SHA-256 of a table as canonical CSV, without the columns that differ at each run (``frames.VOLATILE``)."""
     stable = frame.drop(columns=[c for c in VOLATILE if c in frame.columns])
-    return hashlib.sha256(stable.to_csv(index=False, lineterminator="\n", float_format="%.12g").encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(
+        stable.to_csv(index=False, lineterminator="\n", float_format="%.12g").encode("utf-8", "surrogatepass")
+    ).hexdigest()
 
 
 def tables(frame: pd.DataFrame, outcomes: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -87,7 +89,11 @@ def _where(run: Run, name: str, frame: pd.DataFrame, outcomes: pd.DataFrame) -> 
     columns = [c for c in stored.columns if c not in VOLATILE]
     text_a, text_b = stored[columns].astype("string").fillna(""), again[columns].astype("string").fillna("")
     rows, cols = (text_a != text_b).to_numpy().nonzero()
-    return f" (first at dialogue {stored.dialogue_id.iloc[rows[0]]}, column {columns[cols[0]]}; {len(set(rows))} rows)" if len(rows) else ""
+    return (
+        f" (first at dialogue {stored.dialogue_id.iloc[rows[0]]}, column {columns[cols[0]]}; {len(set(rows))} rows)"
+        if len(rows)
+        else ""
+    )
 
 
 def _verify_report(path: Path) -> list[str]:
@@ -95,7 +101,13 @@ def _verify_report(path: Path) -> list[str]:
     try:
         manifest, page = json.loads(beside.read_text("utf-8")), path.read_bytes()
     except (OSError, ValueError):
-        raise SetupError(f"'{path}' has no readable manifest beside it ({beside.name}): write it again with `workbench report`") from None
+        raise SetupError(
+            f"'{path}' has no readable manifest beside it ({beside.name}): write it again with `workbench report`"
+        ) from None
     run = Run.open(path.parent / manifest["run"])
-    found = [] if hashlib.sha256(page).hexdigest() == manifest["html_sha256"] else ["the page itself was changed after it was written"]
+    found = (
+        []
+        if hashlib.sha256(page).hexdigest() == manifest["html_sha256"]
+        else ["the page itself was changed after it was written"]
+    )
     return found + _compare_tables(run, manifest["tables"], "in the report")
