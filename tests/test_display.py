@@ -21,7 +21,7 @@ def words(fragment: str) -> str:
     tree = parsed(fragment)
     for style in tree.iter("style"):
         style.text = ""
-    return " ".join("".join(tree.itertext()).split())
+    return " ".join(" ".join(tree.itertext()).split())
 
 
 def test_an_outcome_shows_both_verdicts_every_condition_and_what_blocked():

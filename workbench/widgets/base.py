@@ -84,6 +84,8 @@ class Work(w.HBox):
         self.status = w.HTML("ready")
         self.status.add_class("wb-status")
         self._future: Future[Any] | None = None
+        self._over = threading.Event()
+        self._over.set()
         self.halt.on_click(lambda _: self.stop())
         super().__init__([self.bar, self.halt, self.status])
 
@@ -92,7 +94,7 @@ class Work(w.HBox):
 
     @property
     def busy(self) -> bool:
-        return self._future is not None and not self._future.done()
+        return not self._over.is_set()
 
     def start(self, work: Callable[[Report], Coroutine[Any, Any, Any]], then: Callable[[Any], str]) -> None:
         """Run ``work(report)`` and hand its result to *then*, which says what came of it. One at a time."""
@@ -116,8 +118,10 @@ class Work(w.HBox):
                 self.status.value = sentence(error)
             finally:
                 self.halt.disabled = True
+                self._over.set()
 
         self.halt.disabled, self.status.value, self.bar.value = False, "working…", 0
+        self._over.clear()
         self._future = background().start(go())
 
     def stop(self) -> None:
@@ -126,12 +130,8 @@ class Work(w.HBox):
 
     def wait(self, timeout: float = 60) -> None:
         """Block until the work is over: for scripts and tests, never in a callback."""
-        if self._future is not None:
-            try:
-                self._future.result(timeout)
-            except (asyncio.CancelledError, Exception) as error:
-                if isinstance(error, TimeoutError):
-                    raise
+        if not self._over.wait(timeout):
+            raise TimeoutError(f"the panel was still working after {timeout:g} s")
 
 
 class Panel(w.VBox):
@@ -161,6 +161,17 @@ class Panel(w.VBox):
         bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs) or {}
         note = f"<p class='wb-dim'>{inert_html(repr(self))}: a still. Run this notebook in JupyterLab for the live panel.</p>"
         return bundle | {"text/plain": repr(self), "text/html": card(self.still(), note)}
+
+    def button(self, label: str, do: Callable[[], Any], **options: Any) -> w.Button:
+        """A button whose errors show in the panel."""
+
+        def press(_: Any) -> None:
+            with self.guard():
+                do()
+
+        made = w.Button(description=label, **options)
+        made.on_click(press)
+        return made
 
     @contextmanager
     def guard(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ import ipywidgets as w
 
 from workbench.crisis import render
 from workbench.display import card, dialogue_html, outcome_html
-from workbench.text import inert_cell, inert_html
+from workbench.text import inert, inert_cell, inert_html
 from workbench.widgets.base import KeyPad, Panel, dropdown
 from workbench.widgets.session import EXPORT_COLUMNS, FLAG_KEYS, LEVEL_KEYS, AdjudicationSession, ReviewSession, Row, export_rows
 
@@ -25,7 +25,7 @@ HINT: Final = (
 )
 
 
-def export(rows: Sequence[Row], path: str | Path, *, region: str = "default", today: date | None = None) -> Path:
+def export(rows: Sequence[Row], path: str | Path, *, region: str | None = None, today: date | None = None) -> Path:
     """Write a queue's annotations to ``.csv`` or ``.jsonl``, and beside it a note on what they are, with crisis resources.
 
     CSV cells cannot start a formula. Who, when, blind or shown, before or after the reveal are columns of every row.
@@ -37,22 +37,21 @@ def export(rows: Sequence[Row], path: str | Path, *, region: str = "default", to
             writer.writerows([EXPORT_COLUMNS, *([inert_cell(v) for v in row.values()] for row in table)])
     else:
         out.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in table), encoding="utf-8")
-    about = (
-        f"<title>{inert_html(out.name)}</title><p>{len(table)} steps of manual review on synthetic dialogues; advisory only.</p>"
+    about = f"{inert(out.name)}: {len(table)} steps of manual review on synthetic dialogues; advisory only."
+    out.with_suffix(out.suffix + ".about.txt").write_text(
+        f"{about}\n\n{render(region, today or date.today())}\n", encoding="utf-8"
     )
-    page = f"<!doctype html><meta charset='utf-8'>{about}{render(region, today or date.today())}"
-    out.with_suffix(out.suffix + ".about.html").write_text(page, encoding="utf-8")
     return out
 
 
 class ReviewPanel(Panel):
     """Label dialogues by key or button; also the adjudication view, given an AdjudicationSession.
 
-    *region* chooses the crisis resources at the foot; the default names local emergency services and a directory.
+    *region* (such as zh-CN) chooses the crisis resources at the foot; without one: local emergency services and a directory.
     """
 
     def __init__(
-        self, session: ReviewSession, *, region: str = "default", today: date | None = None, folder: str | Path = "."
+        self, session: ReviewSession, *, region: str | None = None, today: date | None = None, folder: str | Path = "."
     ) -> None:
         self.session, self.region, self.today, self.folder, self.opened = (
             session,
@@ -64,25 +63,21 @@ class ReviewPanel(Panel):
         self.head, self.text, self.verdict, self.said = w.HTML(), w.HTML(), w.HTML(), w.HTML("nothing pressed yet")
         self.said.add_class("wb-status")
         self.note = w.Textarea(placeholder="note (optional)", layout=w.Layout(width="480px", height="52px"))
-        self.buttons = {key: w.Button() for key in [*LEVEL_KEYS, *FLAG_KEYS, *ACTIONS]}
-        for key, button in self.buttons.items():
-            button.on_click(partial(lambda k, _: self.press(k), key))
+        self.buttons = {key: self.button("", partial(self.press, key)) for key in [*LEVEL_KEYS, *FLAG_KEYS, *ACTIONS]}
         langs = sorted({d.lang for d in session.dialogues})
         self.lang, self.find = dropdown("language", ["all", *langs]), w.Text(placeholder="find in text", continuous_update=False)
         self.count = w.HTML()
         for control in (self.lang, self.find):
             control.observe(lambda _: self.filter(), "value")
-        csv_out, jsonl_out = (w.Button(description=f"Export {kind.upper()}") for kind in ("csv", "jsonl"))
-        csv_out.on_click(lambda _: self.export("csv"))
-        jsonl_out.on_click(lambda _: self.export("jsonl"))
+        exports = [self.button(f"Export {kind.upper()}", partial(self.export, kind)) for kind in ("csv", "jsonl")]
         pad = KeyPad(self.press, accepts=list(self.buttons), hint=HINT)
         rows = [[self.buttons[k] for k in group] for group in (LEVEL_KEYS, FLAG_KEYS)]
         work = w.VBox(
             [self.text, self.verdict, *map(w.HBox, rows), self.note, w.HBox([self.buttons[k] for k in ACTIONS]), self.said, pad]
         )
         work.add_class("wb-keys")
-        foot = w.HTML(card(render(region, self.today)))
-        self.build([w.HBox([self.lang, self.find, self.count]), self.head, work, w.HBox([csv_out, jsonl_out]), foot])
+        self.foot = w.HTML(card(*(f"<p>{inert_html(line)}</p>" for line in render(region, self.today).splitlines())))
+        self.build([w.HBox([self.lang, self.find, self.count]), self.head, work, w.HBox(exports), self.foot])
         self.filter()
 
     def summary(self) -> str:
@@ -90,7 +85,7 @@ class ReviewPanel(Panel):
         return f"queue={self.session.queue!r}, {p['done']} of {p['total']} done"
 
     def still(self) -> str:
-        return f"{self.head.value}{render(self.region, self.today)}"
+        return f"{self.head.value}{self.foot.value}"
 
     def press(self, key: str) -> None:
         """One key or button."""
@@ -111,17 +106,18 @@ class ReviewPanel(Panel):
         self.refresh()
 
     def export(self, kind: str) -> None:
-        with self.guard():
-            name = "".join(c if c.isalnum() or c in "-_" else "_" for c in self.session.queue)
-            rows = self.session.store.annotations(self.session.queue)
-            self.said.value = f"exported to {inert_html(export(rows, self.folder / f'{name}.{kind}', region=self.region).name)}"
+        """Write the queue's annotations beside the notebook, under the queue's name."""
+        name = "".join(c if c.isalnum() or c in "-_" else "_" for c in self.session.queue)
+        rows = self.session.store.annotations(self.session.queue)
+        self.said.value = f"exported to {inert_html(export(rows, self.folder / f'{name}.{kind}', region=self.region).name)}"
 
     def refresh(self) -> None:
         """Bring the screen up to what the session says, and no further."""
         s = self.session
         self.head.value = self._head(s.progress)
         quotes = {"L1": s.verdict.l1.evidence, "L2": s.verdict.l2.evidence} if s.verdict else None
-        done = card("<h4>All done. Thank you.</h4>")
+        over = s.progress["done"] == s.progress["total"]
+        done = card("<h4>All done. Thank you.</h4>" if over else "<p>Nothing open matches: loosen the filter.</p>")
         self.text.value = dialogue_html(s.current, quotes=quotes, opened=self.opened) if s.current else done
         self.verdict.value = self._verdict()
         self.note.value = s.draft.note
