@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from workbench.budget import price_of
@@ -38,7 +38,12 @@ _FEEDBACK: Final = {
 
 def call_key(judge: Judge, request: Request) -> str:
     """SHA-256 of all that decides the answer: what reaches the model, the repeat and the attempt; nothing else."""
-    parts = {"judge": judge.identity(request), "messages": request.prompt.sha256, "repeat": request.repeat, "attempt": request.attempt}
+    parts = {
+        "judge": judge.identity(request),
+        "messages": request.prompt.sha256,
+        "repeat": request.repeat,
+        "attempt": request.attempt,
+    }
     return sha256(json.dumps(parts, sort_keys=True, ensure_ascii=True))
 
 
@@ -118,7 +123,7 @@ class Asker:
 
     def __init__(
         self, *, store: Store | None = None, run_id: str = "", budget: Budget | None = None, replay: bool = False,
-        parse_retry: Literal["feedback", "blind", "none"] = "feedback", concurrency: int = 64, retries: int = 2, timeout_s: float = 120.0,
+        parse_retry: str = "feedback", concurrency: int = 64, retries: int = 2, timeout_s: float = 120.0,
         clock: Callable[[], float] = time.time, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, rng: random.Random | None = None,
     ) -> None:  # fmt: skip
         self.store, self.run_id, self.budget, self.replay, self.parse_retry = store, run_id, budget, replay, parse_retry
@@ -222,20 +227,23 @@ class Asker:
             try:
                 reply = await self._timed(judge, request)
             except JudgeError as error:
-                limiter.note(refused=error.reason in ("rate_limited", "timeout") or error.retry_after is not None, wait=error.retry_after or 0)
+                limiter.note(
+                    refused=error.reason in ("rate_limited", "timeout") or error.retry_after is not None,
+                    wait=error.retry_after or 0,
+                )
                 raise
             limiter.note(refused=False, wait=reply.pause_s)
             return reply
 
     async def _timed(self, judge: Judge, request: Request) -> Reply:
-        limit, started = getattr(judge, "timeout_s", self.timeout_s), time.perf_counter()
+        limit, started = None if hasattr(judge, "timeout_s") else self.timeout_s, time.perf_counter()
         try:
             async with asyncio.timeout(limit):
                 reply = await judge.answer(request)
         except (JudgeError, SetupError, StoreError):
             raise
         except TimeoutError:
-            raise JudgeError("timeout", f"no answer in {limit:g} s", retryable=True) from None
+            raise JudgeError("timeout", "no answer in time", retryable=True) from None
         except Exception as error:  # a judge is foreign code: whatever it raises is one failed call
             raise JudgeError("api_error", type(error).__name__) from error
         text = None if reply.text is None else encodable(reply.text)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from workbench.budget import Price, estimate_tokens
 from workbench.errors import JudgeError, JudgeSetupError
 from workbench.judges.base import Reply, Request, Usage
+from workbench.schema import Reason
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
@@ -33,6 +34,9 @@ _UNSUPPORTED: Final = re.compile(
 )
 # Out of money or allowance for the day: waiting a minute will not help (OpenAI; Zhipu 1113, 1304, 1308, 1310).
 _NO_MONEY: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached", "1113", "1304", "1308", "1310"})
+# Finish reasons that leave something to parse; any other means that the endpoint broke off.
+_FINISH: Final = frozenset({"stop", "length", "max_tokens", "content_filter", "refusal", "tool_calls", "function_call", "tool_use", "eos", "eos_token",
+                            "end_turn", "stop_sequence"})  # fmt: skip
 _FILTER_CODES: Final = frozenset({"content_filter", "content_policy_violation", "1301"})
 
 
@@ -100,6 +104,7 @@ class RemoteJudge:
 
     async def answer(self, request: Request) -> Reply:
         """Send one request; a parameter that the endpoint refuses is left out from then on, once and for all."""
+        import aiohttp
         import openai
 
         started = time.perf_counter()
@@ -111,7 +116,7 @@ class RemoteJudge:
             except openai.APIStatusError as error:
                 if not self._learn(error, left_out):
                     raise _refusal(error) from None
-            except openai.APIConnectionError as error:  # also APITimeoutError
+            except (openai.APIConnectionError, aiohttp.ClientError, TimeoutError) as error:
                 raise _lost(error) from None
 
     async def aclose(self) -> None:
@@ -148,7 +153,8 @@ class RemoteJudge:
         import httpx2
 
         client = await self._client()
-        return await client.post("/chat/completions", cast_to=httpx2.Response, content=body)
+        async with asyncio.timeout(self.timeout_s):  # the SDK's own limit is per read: a trickle would never end
+            return await client.post("/chat/completions", cast_to=httpx2.Response, content=body)
 
     def _body(self, request: Request, left_out: frozenset[str]) -> bytes:
         messages: list[dict[str, str]] = list(request.prompt.messages)
@@ -183,10 +189,15 @@ class RemoteJudge:
             raise _not_a_completion(raw) from None
         messages = [m for c in choices if isinstance(m := c.get("message"), dict)]
         text = "\n".join(t for m in messages if isinstance(t := _plain(m.get("content")), str)) if messages else None
+        finish = next((str(f) for c in choices if (f := c.get("finish_reason"))), None)
+        if finish is not None and finish.lower() not in _FINISH:
+            filtered = any(word in finish.lower() for word in ("filter", "sensitive", "safety"))
+            reason: Reason = "content_filter" if filtered else "api_error"
+            raise JudgeError(reason, "the endpoint broke off" + (f" ({finish})" if _SAFE.fullmatch(finish) else ""), retryable=not filtered)
         refusal = next((m["refusal"] for m in messages if m.get("refusal")), None)
         return Reply(
-            text=text, finish_reason=next((str(f) for c in choices if (f := c.get("finish_reason"))), None),
-            message={"refusal": str(refusal)[:200]} if refusal else None, choices=[] if not choices else None,
+            text=text, finish_reason=finish, message={"refusal": str(refusal)[:200]} if refusal else None,
+            choices=[] if not choices else None,
             usage=_usage(data.get("usage"), request, text), model=_name(data.get("model")), fingerprint=_name(data.get("system_fingerprint")),
             latency_s=latency, pause_s=_pause(response.headers), dropped=tuple(sorted(left_out)),
         )  # fmt: skip
