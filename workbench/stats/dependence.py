@@ -1,0 +1,170 @@
+"""Do two judges fail together? Joint errors, lift, phi with its maximum, copulas, and the fair comparison."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import optimize, special, stats
+
+from workbench.stats.estimate import Estimate, undefined
+from workbench.stats.proportions import codes, numbers, proportion
+from workbench.stats.resample import Seed, bootstrap, family_sums, standard_error
+
+
+def joint_normal(h: Any, k: Any, rho: Any) -> np.ndarray:
+    """P(X <= h, Y <= k) for standard normals with correlation *rho* in [-1, 1], by Owen's T; broadcasts."""
+    h, k, r = np.broadcast_arrays(*(np.asarray(v, float) for v in (h, k, rho)))
+    h, k = np.where(h == 0, 1e-15, h), np.where(k == 0, 1e-15, k)
+    root = np.sqrt(np.maximum((1 - r) * (1 + r), 1e-300))
+    apart = np.where(h * k < 0, 0.5, 0.0)
+    out = (
+        (stats.norm.cdf(h) + stats.norm.cdf(k)) / 2
+        - special.owens_t(h, (k / h - r) / root)
+        - special.owens_t(k, (h / k - r) / root)
+        - apart
+    )
+    low, high = stats.norm.cdf(np.minimum(h, k)), np.maximum(stats.norm.cdf(h) + stats.norm.cdf(k) - 1, 0)
+    return np.asarray(np.where(r >= 1, low, np.where(r <= -1, high, out)))
+
+
+def copula_joint(p1: Any, p2: Any, rho: Any) -> np.ndarray:
+    """Probability that two errors of rates p1, p2 in (0, 1) coincide under a Gaussian copula; broadcasts."""
+    return joint_normal(stats.norm.ppf(p1), stats.norm.ppf(p2), rho)
+
+
+def t_copula_joint(p: float, rho: Any, *, df: int = 4, nodes: int = 400) -> np.ndarray:
+    """As ``copula_joint`` with equal margins under a t copula, whose tails cling together: the pessimistic end of the band."""
+    x, w = np.polynomial.legendre.leggauss(nodes)
+    scale = np.sqrt(stats.chi2.ppf((x + 1) / 2, df) / df) * stats.t.ppf(p, df)
+    return np.asarray((joint_normal(scale, scale, np.asarray(rho, float)[..., None]) * w / 2).sum(-1))
+
+
+def effective_judges(p1: float, p2: float, joint: float) -> float | None:
+    """log(joint) / log(geometric mean of the rates): 2 if independent, 1 if one judge is as good as two."""
+    return None if min(p1, p2, joint) <= 0 or p1 * p2 >= 1 else float(2 * np.log(joint) / np.log(p1 * p2))
+
+
+def tetrachoric(p1: float, p2: float, joint: float) -> float | None:
+    """Latent correlation that gives this joint rate under a Gaussian copula; None at the edges."""
+    if not max(0.0, p1 + p2 - 1) < joint < min(p1, p2):
+        return None
+    return float(optimize.brentq(lambda r: float(copula_joint(p1, p2, r)) - joint, -1 + 1e-9, 1 - 1e-9))
+
+
+def _phi(t: np.ndarray) -> np.ndarray:
+    """Phi of (..., 4) counts: both, first only, second only, neither."""
+    both, one, two, none = np.moveaxis(t, -1, 0)
+    return np.asarray((both * none - one * two) / np.sqrt((both + one) * (two + none) * (both + two) * (one + none)))
+
+
+def error_dependence(first: Any, second: Any, *, cluster: Any = None, seed: Seed = 0, confidence: float = 0.95, n_resamples: int = 2000,
+                     add: float = 0.5) -> dict[str, Estimate]:  # fmt: skip
+    """Joint errors of two judges over rows of one gold class, (n,) booleans each, unknown missing.
+
+    Keys: rate_first, rate_second, joint, second_given_first, first_given_second (exact, by families), product, lift (log
+    interval with *add* per cell, linearised by families), phi (bootstrap), phi_max, odds_ratio, yule_q, tetrachoric,
+    effective_judges. The lift's own value has nothing added; without joint errors it is 0 with an upper bound only.
+    """
+    a, b = numbers(first), numbers(second)
+    known = ~np.isnan(a + b)
+    family = None if cluster is None else codes(codes(cluster, len(a))[known], int(known.sum()))
+    lost, a, b = int((~known).sum()), a[known], b[known]
+    groups = 0 if family is None else len(set(family))
+    counts: dict[str, Any] = {"n": len(a), "n_cluster": groups, "n_unknown": lost, "confidence": confidence}
+
+    def rate(key: str, hits: np.ndarray, among: np.ndarray | None = None) -> Estimate:
+        within = np.ones(len(a), bool) if among is None else among
+        return proportion(np.r_[hits[within], np.full(lost, np.nan)], name=key, confidence=confidence,
+                          cluster=None if family is None else np.r_[family[within], np.full(lost, -1)])  # fmt: skip
+
+    out = {"rate_first": rate("rate_first", a), "rate_second": rate("rate_second", b), "joint": rate("joint", a * b),
+           "second_given_first": rate("second_given_first", b, a == 1), "first_given_second": rate("first_given_second", a, b == 1)}  # fmt: skip
+    rest = ("product", "lift", "phi", "phi_max", "odds_ratio", "yule_q", "tetrachoric", "effective_judges")
+    if not len(a) or not 0 < a.mean() < 1 or not 0 < b.mean() < 1:
+        return out | {key: undefined(key, "one of the judges never or always errs here", **counts) for key in rest}
+    p1, p2, p12 = a.mean(), b.mean(), (a * b).mean()
+    cells = np.column_stack([a * b, a * (1 - b), (1 - a) * b, (1 - a) * (1 - b)])
+    q = (cells.sum(0) + add) / (len(a) + 4 * add)
+    gradient = (
+        np.array([1 / q[0] - 1 / (q[0] + q[1]) - 1 / (q[0] + q[2]), -1 / (q[0] + q[1]), -1 / (q[0] + q[2]), 0.0])
+        if q[0]
+        else np.zeros(4)
+    )
+    spread = (gradient**2 * q).sum() - (gradient * q).sum() ** 2
+    se = float(
+        np.sqrt(spread / len(a)) if family is None else max(np.sqrt(spread / len(a)), standard_error(cells @ gradient, family))
+    )
+    half = stats.norm.ppf((1 + confidence) / 2) * se
+    centre = np.log(q[0] / ((q[0] + q[1]) * (q[0] + q[2]))) if q[0] else np.nan
+    p_max = np.sqrt(min(p1, p2) * (1 - max(p1, p2)) / (max(p1, p2) * (1 - min(p1, p2))))
+    c = cells.sum(0) + (0.5 if (cells.sum(0) == 0).any() else 0.0)
+    ratio = c[0] * c[3] / (c[1] * c[2])
+    lift = Estimate(
+        "lift",
+        p12 / (p1 * p2),
+        np.exp(centre - half) if p12 else 0.0,
+        np.exp(centre + half),
+        method=f"log interval, +{add:g} per cell",
+        **counts,
+    )
+    out |= {key: Estimate(key, value, **counts) for key, value in {
+        "product": p1 * p2, "phi_max": p_max, "odds_ratio": ratio, "yule_q": (ratio - 1) / (ratio + 1),
+        "tetrachoric": tetrachoric(p1, p2, p12), "effective_judges": effective_judges(p1, p2, p12)}.items()}  # fmt: skip
+    out["lift"] = lift.flagged("too_few", "no joint errors: an upper bound only") if not p12 else lift
+    sums = family_sums(cells, family)
+    return out | {
+        "phi": bootstrap(
+            sums, _phi, name="phi", seed=seed, n=len(a), n_unknown=lost, confidence=confidence, n_resamples=n_resamples
+        )
+    }
+
+
+def latent_correlation(first: Any, second: Any, *, cluster: Any = None, seed: Seed = 0, n_resamples: int = 2000, name: str = "latent error correlation") -> Estimate:  # fmt: skip
+    """Correlation of two judges' persistent score errors, (n, R1) and (n, R2) errors against *planted* severity, R >= 2.
+
+    Disattenuated by the variance between repeats. Simulated data only: gold levels leave severity inside the residuals.
+    """
+    x, y = np.asarray(first, float), np.asarray(second, float)
+    if min(x.shape[1], y.shape[1]) < 2:
+        return undefined(name, "needs two repeats of each judge", n=len(x))
+    a, b = x.mean(1), y.mean(1)
+    columns = [a * 0 + 1, a, b, a * a, b * b, a * b, x.var(1, ddof=1) / x.shape[1], y.var(1, ddof=1) / y.shape[1]]
+
+    def correlation(s: np.ndarray) -> np.ndarray:
+        n, a, b, aa, bb, ab, u, v = np.moveaxis(s, -1, 0)
+        bessel = n / (n - 1)
+        return np.asarray(
+            bessel
+            * (ab / n - a * b / n**2)
+            / np.sqrt((bessel * (aa / n - a**2 / n**2) - u / n) * (bessel * (bb / n - b**2 / n**2) - v / n))
+        )
+
+    return bootstrap(
+        family_sums(np.column_stack(columns), cluster), correlation, name=name, seed=seed, n=len(x), n_resamples=n_resamples
+    )
+
+
+def fair_comparison(fpr: float, sensitivity: float, rho: float) -> dict[str, float]:
+    """What 'both must say critical' gains over one stricter judge and over the mean of two scores, at equal sensitivity.
+
+    Binormal judges of one *fpr* and *sensitivity*, errors correlated *rho*. Keys: sensitivity and fpr of the AND rule,
+    fpr_stricter, fpr_mean_score (both at that sensitivity), gain (fpr_stricter / fpr), fpr_retuned (AND loosened until
+    it keeps the single judge's sensitivity).
+    """
+    distance = stats.norm.ppf(sensitivity) - stats.norm.ppf(fpr)
+    s, f = float(copula_joint(sensitivity, sensitivity, rho)), float(copula_joint(fpr, fpr, rho))
+    stricter, pooled = (float(stats.norm.cdf(stats.norm.ppf(s) - distance * scale)) for scale in (1.0, np.sqrt(2 / (1 + rho))))
+    z = optimize.brentq(lambda v: float(joint_normal(v, v, rho)) - sensitivity, -6, 8)
+    return {"sensitivity": s, "fpr": f, "fpr_stricter": stricter, "fpr_mean_score": pooled, "gain": stricter / f,
+            "fpr_retuned": float(joint_normal(z - distance, z - distance, rho))}  # fmt: skip
+
+
+def ppv(sensitivity: float, fpr: float, prevalence: Any) -> pd.DataFrame:
+    """Positive predictive value over *prevalence* in (0, 1): columns prevalence, ppv; missing where nothing is called positive."""
+    prevalence = np.atleast_1d(np.asarray(prevalence, float))
+    called = prevalence * sensitivity + (1 - prevalence) * fpr
+    return pd.DataFrame(
+        {"prevalence": prevalence, "ppv": np.where(called > 0, prevalence * sensitivity / np.maximum(called, 1e-300), np.nan)}
+    )
