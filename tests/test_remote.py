@@ -52,7 +52,10 @@ def test_an_odd_answer_is_an_answer(server, fault):
     assert "low" not in reply.text
 
 
-@pytest.mark.parametrize("fault", sorted(f for f in FAULTS if FAULTS[f] in ("rate_limited", "api_error", "timeout", "content_filter") and f != "filtered"))
+@pytest.mark.parametrize(
+    "fault",
+    sorted(f for f in FAULTS if FAULTS[f] in ("rate_limited", "api_error", "timeout", "content_filter") and f != "filtered"),
+)
 def test_a_fault_is_a_typed_error_without_the_servers_words(server, fault):
     with pytest.raises(JudgeError) as caught:
         ask(remote_judge(server, fault))
@@ -188,9 +191,8 @@ def test_a_judge_is_rebuilt_from_its_description():
 
 
 def test_the_shipped_example_holds_no_key_and_every_table_works():
-    from importlib import resources
-
     import tomllib
+    from importlib import resources
 
     text = resources.files("workbench.resources").joinpath("judges.example.toml").read_text("utf-8")
     assert tomllib.loads(text) == {}

@@ -290,16 +290,11 @@ def _not_a_completion(raw: bytes) -> JudgeError:
     return _verdict(status, error) if error else JudgeError("api_error", "the answer has no choices", retryable=True)
 
 
-def _root(error: BaseException) -> BaseException:
-    """The first cause: the SDK and its HTTP client each wrap the transport's own error."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error
-
-
 def _lost(error: BaseException) -> JudgeError:
-    """A timeout, or a lost connection: the aiohttp transport reports both as a timeout, the first cause tells them apart."""
-    root = _root(error)
-    if isinstance(root, TimeoutError) or "Timeout" in type(root).__name__:
+    """A timeout, or a lost connection: the SDK reports both as a timeout here, the transport's own error tells them apart."""
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__) is not None:
+        causes.append(cause)
+    if any(isinstance(e, TimeoutError) for e in causes):
         return JudgeError("timeout", "no answer in time", retryable=True)
-    return JudgeError("api_error", f"no connection ({type(root).__name__})", retryable=True)
+    return JudgeError("api_error", f"no connection ({type(causes[-1]).__name__})", retryable=True)
