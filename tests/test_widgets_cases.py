@@ -223,3 +223,12 @@ def test_flips_name_their_direction():
     low, high = (outcome(l2=assessment("L2", level=v, raw_level=v)) for v in ("low", "high"))
     assert flips("told_critical", low, None, high)["toward"] is True and flips("told_low", low, None, high)["toward"] is False
     assert flips("neutral", low, high, high) == {"toward": True, "noise": True, "confirm": False}
+
+
+def test_a_run_tells_its_progress_to_a_function(tmp_path):
+    import workbench as wb
+
+    told = []
+    pipeline = wb.DoubleConfirmation(*judges())
+    wb.sync(wb.run(pipeline, corpus(4), out=tmp_path / "run", progress=lambda done, total: told.append((done, total))))
+    assert told == [(n, 4) for n in range(5)]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from workbench import __version__, prompts
@@ -205,13 +208,14 @@ def configuration(
 async def run(
     pipeline: DoubleConfirmation, corpus: Corpus | Sequence[Dialogue], *, out: str | Path | None = None, arms: Sequence[Arm] = (Arm(),),
     repeats: int = 1, turns: str = "last", concurrency: int = 16, resume: bool = False, fresh: bool = False, budget: Budget | None = None,
-    parse_retry: ParseRetry = "feedback", seed: int = 0, progress: bool = True,
+    parse_retry: ParseRetry = "feedback", seed: int = 0, progress: bool | Callable[[int, int], None] = True,
 ) -> Run:  # fmt: skip
     """Assess every dialogue and keep everything in a run directory.
 
     ``out`` is the directory (a temporary one when None, kept as long as the Run object). An existing run is refused
     unless ``resume`` (same configuration: settled calls are kept, unknowns are tried again) or ``fresh`` (replaced).
-    ``concurrency`` is the number of dialogues in flight. Cancelling leaves a resumable run.
+    ``concurrency`` is the number of dialogues in flight. Cancelling leaves a resumable run. ``progress`` may be a function
+    that is told (done, total).
     Raises SetupError, RunMismatch, StoreError; judge failures become unknowns.
     """
     corpus = corpus if isinstance(corpus, Corpus) else Corpus(corpus)
@@ -292,9 +296,13 @@ class _Work:
             bar.set_postfix_str(f"unknown {self.unknown}", refresh=False)
 
 
-def _bar(total: int, done: int, *, show: bool) -> Any:
+def _bar(total: int, done: int, *, show: bool | Callable[[int, int], None]) -> Any:
     from tqdm.auto import tqdm
 
+    if callable(show):
+        counted = itertools.count(done + 1)
+        show(done, total)
+        return nullcontext(SimpleNamespace(update=lambda _: show(next(counted), total), set_postfix_str=lambda *_, **__: None))
     return tqdm(total=total, initial=done, unit="outcome", disable=None if show else True, mininterval=0.5)
 
 
