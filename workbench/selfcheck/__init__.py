@@ -1,0 +1,1 @@
+"""The self-check loop: generate, evaluate, diagnose, retry with feedback."""
