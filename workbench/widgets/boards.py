@@ -15,7 +15,7 @@ from workbench.corpus import Corpus
 from workbench.display import card, compare_html, dialogue_html, table_html
 from workbench.errors import SetupError
 from workbench.judges.base import Judge
-from workbench.schema import Assessment, Dialogue
+from workbench.schema import Assessment, Dialogue, RiskLevel
 from workbench.text import inert_html
 from workbench.widgets.base import Panel, Report, Work, dropdown, picture
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from workbench.runner import Run
 
 MEASURES: Final = ("quadratic kappa", "agreement", "ordinal alpha", "AC1", "AC2", "critical kappa")
-WHATS: Final = {"level (0 low … 3 critical)": "rank", "confidence": "confidence", "score": "score"}
+WHATS: Final = {"level": "rank", "confidence": "confidence", "score": "score"}
 
 
 def drawn(ax: Any, alt: str) -> str:
@@ -71,6 +71,10 @@ class DriftViewer(Panel):
         table = per_turn(mine, what)
         one = curves(table, title=f"{self.pick.value} ({name})", xlabel="user turn", ylabel=name, step=what == "rank",
                      caption=f"Band: lowest and highest of {mine.repeat.nunique()} repeats. {unknown}")  # fmt: skip
+        one.set_xticks(sorted(set(table.x)))
+        one.set_ylim((-0.2, 3.2) if what == "rank" else (-0.02, 1.02))
+        if what == "rank":
+            one.set_yticks(range(4), list(map(str, RiskLevel)))
         lines = (
             rows.groupby(["dialogue_id", "turn"], as_index=False)[what]
             .mean()
@@ -226,6 +230,8 @@ class ThresholdExplorer(Panel):
         here = [(false.value, missed.value, "here")] if None not in (false.value, missed.value) else []
         ax = curves(table, title="Operating curve", xlabel="false confirmations, of dialogues that are not critical",
                     ylabel="missed criticals", percent="xy", marks=here, caption=f"Levels: L1 {levels[0]}, L2 {levels[1]}. {self.summary()}.")  # fmt: skip
+        ax.set_xlim(-0.02, max([0.1, *table.x.dropna() * 1.1]))
+        ax.set_ylim(-0.02, 1.02)
         rows = [[name, f"{e.value * e.n:.0f} of {e.n}" if e.value is not None else e.reason, interval(e)]
                 for name, e in (("missed criticals", missed), ("false confirmations", false))]  # fmt: skip
         self.numbers.value = card(table_html(["", "count", "rate [95 %]"], rows))
