@@ -18,7 +18,6 @@ from workbench.judges.base import Prompt, Usage
 from workbench.schema import Dialogue, Turn, View
 from workbench.store import Store
 
-
 PRICE = Price(1.0, 2.0)
 
 
@@ -169,7 +168,7 @@ def test_processes_at_the_same_time_draw_from_one_amount(tmp_path):
         last = Budget(usd=ONE * 100.5)
         last.attach(store, "r")
         more = admitted(last)
-    for other in others:
+    for _ in others:
         go.put(1)
     for other in others:
         other.join()

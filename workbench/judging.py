@@ -8,6 +8,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -16,8 +17,9 @@ from workbench.budget import price_of
 from workbench.errors import BudgetError, JudgeError, ReplayMiss, SetupError, StoreError
 from workbench.judges.base import Judge, Prompt, Reply, Request
 from workbench.parsing import parse_assessment
-from workbench.prompts import render
+from workbench.prompts import prompt_language, render
 from workbench.schema import Assessment, Tier, View, unknown
+from workbench.selfcheck.retry import parse_feedback
 from workbench.text import encodable, sha256
 
 if TYPE_CHECKING:
@@ -30,10 +32,6 @@ OVERLOADED: Final = 0.3  # share of refused calls above which an endpoint is ove
 WINDOW: Final = 32
 MAX_WAIT_S: Final = 60.0
 _AGAIN: Final = {"parse_error", "schema_error", "truncated"}
-_FEEDBACK: Final = {
-    "zh": "你上一次的回答无法读取:{detail} 请只输出符合约定的一个 JSON 对象。",
-    "en": "Your previous answer could not be read: {detail} Answer again with exactly one JSON object that keeps the contract.",
-}
 
 
 def call_key(judge: Judge, request: Request) -> str:
@@ -62,33 +60,40 @@ class Limiter:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def __aenter__(self) -> None:
-        while True:
-            while self._busy >= self.limit:
-                turn = asyncio.get_running_loop().create_future()
-                self._waiting.append(turn)
-                try:
-                    await turn
-                except asyncio.CancelledError:
-                    self._wake() if turn.done() and not turn.cancelled() else self._waiting.remove(turn)
-                    raise
-            if (wait := self._open_at - self._ticks()) <= 0:
-                break
-            await self._sleep(wait)
-            if self._busy < self.limit:
-                break
-        self._busy += 1
+        if self._waiting or self._busy >= self.limit:
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.cancelled():
+                    with suppress(ValueError):
+                        self._waiting.remove(turn)
+                else:  # the place was given to us at the same moment: pass it on
+                    self._leave()
+                raise
+        else:
+            self._busy += 1
+        if (wait := self._open_at - self._ticks()) > 0:
+            try:
+                await self._sleep(wait)
+            except BaseException:
+                self._leave()
+                raise
 
     async def __aexit__(self, *_: object) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
         self._busy -= 1
         self._wake()
 
     def _wake(self) -> None:
-        free = self.limit - self._busy
-        while self._waiting and free > 0:
+        while self._waiting and self._busy < self.limit:
             turn = self._waiting.popleft()
-            if not turn.done():
+            if not turn.done():  # else cancelled, and not yet told so
+                self._busy += 1
                 turn.set_result(None)
-                free -= 1
 
     def note(self, *, refused: bool, wait: float = 0.0) -> None:
         """Take in one answer: was it a refusal for load, and which wait did it ask for?"""
@@ -158,7 +163,7 @@ class Asker:
         prompt = request.prompt
         if self.parse_retry == "feedback":
             *before, question = prompt.messages
-            note = _FEEDBACK["en" if prompt.view.lang == "en" else "zh"].format(detail=found.detail)
+            note = parse_feedback(found.detail, prompt_language(prompt.view))
             messages = (*before, {**question, "content": f"{question['content']}\n\n{note}"})
             digest = sha256(json.dumps(messages, ensure_ascii=True, sort_keys=True))
             prompt = Prompt(messages, prompt.prompt_id, prompt.version, digest, prompt.view)
