@@ -271,9 +271,12 @@ class _Work:
             for unit in work:
                 await self.one(unit, bar)
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
-                group.create_task(worker())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(concurrency):
+                    group.create_task(worker())
+        except BaseExceptionGroup as failures:  # the first reason is the one to tell: a full disk, not sixteen of them
+            raise failures.exceptions[0] from None
 
     async def one(self, unit: Unit, bar: Any) -> None:
         todo = [(order, arm) for order, arm in shuffled(self.arms, unit, self.seed) if unit.key(arm) not in self.finished]
