@@ -63,6 +63,8 @@ def judge(name: str, **options: Any) -> Judge:
     if name not in known:
         where = judges_file() or f"no {FILE} here"
         raise JudgeSetupError(f"there is no judge '{name}': built in are {', '.join(BUILT_IN)}; in {where}: {', '.join(known) or 'none'}")
+    if known[name].get("kind") == "local":
+        return judge_from({"name": name, **known[name]})
     made = remote(name, known[name])
     made.key()
     return made
@@ -92,7 +94,7 @@ def judge_from(described: Mapping[str, Any]) -> Judge:
     """Rebuild a judge from its ``describe()`` in a manifest. A remote one needs its key only when it is asked."""
     if described["kind"] == "remote":
         return remote(described["name"], {k: v for k, v in described.items() if k in _FIELDS and v is not None})
-    cls = _built_in(described["name"])
+    cls = _built_in(described["kind"] if described["kind"] in ("local", "simulated") else described["name"])
     return cls.from_description(described) if hasattr(cls, "from_description") else cls()  # type: ignore[no-any-return]
 
 
@@ -111,5 +113,5 @@ def listing() -> pd.DataFrame:
     for name, table in tables().items():
         variable = str(table.get("key_env", ""))
         key = "none" if not variable else "set" if os.environ.get(variable) else "missing"
-        rows.append((name, FILE, str(table.get("model", "")), str(table.get("base_url", "")), variable, key, ""))
+        rows.append((name, FILE, str(table.get("model", "")), str(table.get("base_url", "this machine" if table.get("kind") == "local" else "")), variable, key, ""))
     return pd.DataFrame(rows, columns=columns)
