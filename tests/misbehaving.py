@@ -1,7 +1,8 @@
 """A loopback endpoint that misbehaves for real: the fault is named in the address, ``http://127.0.0.1:PORT/FAULT/v1``.
 
 Each fault imitates documented behaviour; its source stands beside it. ``once-FAULT`` misbehaves the first time it sees
-a request and answers properly from then on. ``good`` answers at once. Everything it was asked is counted by body.
+a question and answers properly from then on; ``by-text`` takes the fault from ``fault:NAME`` in the text under analysis;
+``good`` answers at once. Everything it was asked is counted by body.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 import socket
 import struct
 import threading
@@ -44,6 +46,8 @@ def error(message: str, code: Any = None, kind: str = "server_error", param: str
 
 
 NULL = {"content": None}
+_NONCE = re.compile(rb"[0-9a-f]{16}")  # in the marker around the text under analysis
+_NAMED = re.compile(rb"fault:([\w-]+)")
 OPENAI_ERRORS = "https://platform.openai.com/docs/guides/error-codes"
 OPENAI_CHAT = "https://platform.openai.com/docs/api-reference/chat/object"
 DEEPSEEK_ERRORS = "https://api-docs.deepseek.com/quick_start/error_codes"
@@ -122,6 +126,7 @@ class Server:
     def __init__(self, *, latency_s: float = 0.0, answer: Callable[[dict[str, Any]], str] | None = None) -> None:
         self.latency_s, self.answer = latency_s, answer
         self.asked: Counter[tuple[str, bytes]] = Counter()
+        self._seen: Counter[tuple[str, bytes]] = Counter()
         self.in_flight = self.in_flight_max = 0
         self.keys: set[str] = set()
         self._loop = asyncio.new_event_loop()
@@ -175,8 +180,12 @@ class Server:
         self.in_flight_max = max(self.in_flight_max, self.in_flight)
         try:
             await asyncio.sleep(self.latency_s)
+            if fault == "by-text":
+                fault = _NAMED.search(body)[1].decode()
             if fault.startswith("once-"):
-                fault = fault.removeprefix("once-") if self.asked[fault, body] == 1 else "good"
+                question = (fault, _NONCE.search(body)[0])  # the same question in another request is not new
+                self._seen[question] += 1
+                fault = fault.removeprefix("once-") if self._seen[question] == 1 else "good"
             await self._misbehave(fault, body, writer)
         finally:
             self.in_flight -= 1

@@ -6,10 +6,12 @@ import asyncio
 import json
 import os
 import re
+import ssl
 import time
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -140,7 +142,7 @@ class RemoteJudge:
         import httpx2
         from openai import AsyncOpenAI, DefaultAioHttpClient
 
-        http = DefaultAioHttpClient(limits=httpx2.Limits(max_connections=1000), follow_redirects=False)
+        http = DefaultAioHttpClient(verify=_tls(), limits=httpx2.Limits(max_connections=1000), follow_redirects=False)
         timeout = httpx2.Timeout(self.timeout_s)
         client = AsyncOpenAI(base_url=self.base_url, api_key=self.key(), max_retries=0, timeout=timeout, http_client=http)
         try:
@@ -201,6 +203,14 @@ class RemoteJudge:
             usage=_usage(data.get("usage"), request, text), model=_name(data.get("model")), fingerprint=_name(data.get("system_fingerprint")),
             latency_s=latency, pause_s=_pause(response.headers), dropped=tuple(sorted(left_out)),
         )  # fmt: skip
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """One context for all clients: loading the certificates takes longer than a call."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
 
 
 def _plain(content: Any) -> Any:
