@@ -6,7 +6,6 @@ study uses is taken from scipy, statsmodels or scikit-learn, or written out here
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
 from collections.abc import Callable
@@ -40,7 +39,10 @@ def compare(expected: Any, got: Any, tolerance: float, where: str = "") -> str |
         got = list(got) if not np.isscalar(got) and got is not None else got
         if not isinstance(got, list) or len(got) != len(expected):
             return f"{where} expected {len(expected)} values got {got!r}"
-        return next(filter(None, (compare(e, g, tolerance, f"{where}{i}.") for i, (e, g) in enumerate(zip(expected, got, strict=True)))), None)
+        return next(
+            filter(None, (compare(e, g, tolerance, f"{where}{i}.") for i, (e, g) in enumerate(zip(expected, got, strict=True)))),
+            None,
+        )
     if isinstance(expected, bool) or expected is None or isinstance(expected, str):
         same = got == expected if got is not None and expected is not None else got is expected
         return None if same else f"{where.rstrip('.')} expected {expected!r} got {got!r}"
@@ -96,7 +98,10 @@ def fleiss_kappa(i: Inputs) -> Any:
 @recipe
 def gwet_ac1_ac2(i: Inputs) -> Any:
     counts = agreement.rating_counts(np.array(i["items_by_raters"], float), len(i["levels"]))
-    value = {kind: float(agreement.gwet(agreement.gwet_sums(counts, kind).sum(0), kind)) for kind in ("unweighted", "linear", "quadratic", "ordinal")}
+    value = {
+        kind: float(agreement.gwet(agreement.gwet_sums(counts, kind).sum(0), kind))
+        for kind in ("unweighted", "linear", "quadratic", "ordinal")
+    }
     return {"AC1": value["unweighted"], **{f"AC2_{kind}": v for kind, v in value.items()}}
 
 
@@ -158,7 +163,12 @@ def cochran_q(i: Inputs) -> Any:
 @recipe
 def paired_bootstrap_ci(i: Inputs) -> Any:
     d = np.array(i["a"], float) - np.array(i["b"], float)
-    options: dict[str, Any] = {"name": "d", "seed": i["seed"], "n_resamples": i["n_resamples"], "confidence": i.get("confidence", 0.95)}
+    options: dict[str, Any] = {
+        "name": "d",
+        "seed": i["seed"],
+        "n_resamples": i["n_resamples"],
+        "confidence": i.get("confidence", 0.95),
+    }
     totals, ratio = np.column_stack([d, np.ones(len(d))]), lambda s: s[..., 0] / s[..., 1]
     draws = ratio(resample.weights(len(d), i["n_resamples"], seed=i["seed"]) @ totals)
     u = (d.sum() - d) / (len(d) - 1)
@@ -184,8 +194,7 @@ def cluster_bootstrap_ci(i: Inputs) -> Any:
     m0 = (n - (sizes**2).sum() / n) / (g - 1)
     icc = (between - within) / (between + (m0 - 1) * within)
     deff = 1 + (n / g - 1) * icc
-    robust = resample.standard_error(y, cluster) * math.sqrt((n - 1) / (n - 1))
-    return {"mean": e.value, "cluster_percentile": ends(e), "cluster_robust_se": robust * math.sqrt((n - 1) / (n - 1)), "icc_oneway": icc,
+    return {"mean": e.value, "cluster_percentile": ends(e), "cluster_robust_se": resample.standard_error(y, cluster), "icc_oneway": icc,
             "design_effect": deff, "n_effective": n / deff}  # fmt: skip
 
 
@@ -259,7 +268,7 @@ def error_dependence_2x2(i: Inputs) -> Any:
     t = i["table_false_critical"]
     counts = [t["both"], t["L1_only"], t["L2_only"], t["neither"]]
     a, b = np.repeat([1, 1, 0, 0], counts), np.repeat([1, 0, 1, 0], counts)
-    d = {key: e for key, e in dependence.error_dependence(a, b, add=0.0, n_resamples=50).items()}
+    d = dependence.error_dependence(a, b, add=0.0, n_resamples=50)
     n, both = sum(counts), t["both"]
     return {
         "fpr_L1": d["rate_first"].value, "fpr_L2": d["rate_second"].value, "joint_false_confirm": d["joint"].value,
@@ -277,7 +286,16 @@ def gaussian_copula_joint(i: Inputs) -> Any:
     out = []
     for p, rho in i["cases"]:
         joint = float(dependence.copula_joint(p, p, rho))
-        out.append({"p": p, "rho": rho, "joint": joint, "lift": joint / p**2, "p_second_given_first": joint / p, "phi": (joint - p * p) / (p - p * p)})
+        out.append(
+            {
+                "p": p,
+                "rho": rho,
+                "joint": joint,
+                "lift": joint / p**2,
+                "p_second_given_first": joint / p,
+                "phi": (joint - p * p) / (p - p * p),
+            }
+        )
     return out
 
 
@@ -336,13 +354,22 @@ def crossed_rater_item_mean(i: Inputs) -> Any:
 
 @recipe
 def rogan_gladen(i: Inputs) -> Any:
-    keys = ("k", "n", "tp", "n_pos", "tn", "n_neg")
-    e, delta = (prevalence.rogan_gladen(*(i[k] for k in keys), delta=flag) for flag in (False, True))
-    return {
-        "apparent": i["k"] / i["n"], "se": i["tp"] / i["n_pos"], "sp": i["tn"] / i["n_neg"], "prevalence": e.value,
-        "delta_se": (delta.high - delta.low) / 2 / sps.norm.ppf(0.975) if delta.value is not None else None, "delta_ci95": ends(delta),
-        "lang_reiczigel_ci95": ends(e), "clipped": e.status == "degenerate",
-    }  # fmt: skip
+    e = prevalence.rogan_gladen(*(i[k] for k in ("k", "n", "tp", "n_pos", "tn", "n_neg")))
+    ap, se, sp = i["k"] / i["n"], i["tp"] / i["n_pos"], i["tn"] / i["n_neg"]
+    out = {
+        "apparent": ap,
+        "se": se,
+        "sp": sp,
+        "prevalence": e.value,
+        "lang_reiczigel_ci95": ends(e),
+        "clipped": e.status == "degenerate",
+    }
+    if se + sp <= 1:
+        return out | {"delta_se": None, "delta_ci95": None}
+    raw = (ap + sp - 1) / (se + sp - 1)
+    variance = ap * (1 - ap) / i["n"] + raw**2 * se * (1 - se) / i["n_pos"] + (1 - raw) ** 2 * sp * (1 - sp) / i["n_neg"]
+    delta = math.sqrt(variance) / (se + sp - 1)
+    return out | {"delta_se": delta, "delta_ci95": [raw + z * delta for z in sps.norm.ppf([0.025, 0.975])]}
 
 
 @recipe
@@ -352,11 +379,11 @@ def ppi_mean(i: Inputs) -> Any:
     plain, tuned = (prevalence.ppi_mean(*arrays, tuned=flag, confidence=confidence) for flag in (False, True))
     z, (y, f, u) = sps.norm.ppf((1 + confidence) / 2), arrays
     lam = np.cov(y, f, ddof=0)[0, 1] / ((1 + len(y) / len(u)) * np.r_[f, u].var(ddof=1))
-    half = z * y.std() / math.sqrt(len(y))
+    classical = resample.mean(y, name="classical", confidence=confidence)
     return {
         "mean_ppi": plain.value, "se_ppi": (plain.high - plain.value) / z, "ci95_ppi": ends(plain), "lambda_tuned": min(max(lam, 0.0), 1.0),
         "mean_tuned": tuned.value, "se_tuned": (tuned.high - tuned.value) / z, "ci95_tuned": ends(tuned), "classical_mean": y.mean(),
-        "classical_ci95": [y.mean() - half, y.mean() + half], "judge_only_mean": np.r_[u].mean(),
+        "classical_ci95": ends(classical), "judge_only_mean": u.mean(),
     }  # fmt: skip
 
 
@@ -396,6 +423,3 @@ def confirm_rule(i: Inputs) -> Any:
         return Assessment(level=row[f"l{side}"], raw_level=row[f"l{side}"], confidence=row[f"c{side}"], flags=flagged)
 
     return {"confirmed": [all(half(r, s).meets_gate(i.get("threshold", 0.85)) for s in "12") for r in i["rows"]]}
-
-
-assert not [pair for pair in itertools.combinations(RECIPES, 2) if pair[0] == pair[1]]

@@ -16,7 +16,7 @@ from workbench.stats.resample import Seed, bootstrap, family_sums, standard_erro
 def joint_normal(h: Any, k: Any, rho: Any) -> np.ndarray:
     """P(X <= h, Y <= k) for standard normals with correlation *rho* in [-1, 1], by Owen's T; broadcasts."""
     h, k, r = np.broadcast_arrays(*(np.asarray(v, float) for v in (h, k, rho)))
-    h, k = np.where(h == 0, 1e-15, h), np.where(k == 0, 1e-15, k)
+    h, k = np.where(np.abs(h) < 1e-12, 1e-12, h), np.where(np.abs(k) < 1e-12, 1e-12, k)
     root = np.sqrt(np.maximum((1 - r) * (1 + r), 1e-300))
     apart = np.where(h * k < 0, 0.5, 0.0)
     out = (
@@ -34,7 +34,7 @@ def copula_joint(p1: Any, p2: Any, rho: Any) -> np.ndarray:
     return joint_normal(stats.norm.ppf(p1), stats.norm.ppf(p2), rho)
 
 
-def t_copula_joint(p: float, rho: Any, *, df: int = 4, nodes: int = 400) -> np.ndarray:
+def t_copula_joint(p: float, rho: Any, *, df: int = 4, nodes: int = 96) -> np.ndarray:
     """As ``copula_joint`` with equal margins under a t copula, whose tails cling together: the pessimistic end of the band."""
     x, w = np.polynomial.legendre.leggauss(nodes)
     scale = np.sqrt(stats.chi2.ppf((x + 1) / 2, df) / df) * stats.t.ppf(p, df)
@@ -81,10 +81,11 @@ def error_dependence(first: Any, second: Any, *, cluster: Any = None, seed: Seed
 
     out = {"rate_first": rate("rate_first", a), "rate_second": rate("rate_second", b), "joint": rate("joint", a * b),
            "second_given_first": rate("second_given_first", b, a == 1), "first_given_second": rate("first_given_second", a, b == 1)}  # fmt: skip
-    rest = ("product", "lift", "phi", "phi_max", "odds_ratio", "yule_q", "tetrachoric", "effective_judges")
+    rest = ("lift", "phi", "phi_max", "odds_ratio", "yule_q", "tetrachoric", "effective_judges")
+    p1, p2, p12 = (v.mean() if len(a) else np.nan for v in (a, b, a * b))
+    out["product"] = Estimate("product", p1 * p2, **counts)
     if not len(a) or not 0 < a.mean() < 1 or not 0 < b.mean() < 1:
         return out | {key: undefined(key, "one of the judges never or always errs here", **counts) for key in rest}
-    p1, p2, p12 = a.mean(), b.mean(), (a * b).mean()
     cells = np.column_stack([a * b, a * (1 - b), (1 - a) * b, (1 - a) * (1 - b)])
     q = (cells.sum(0) + add) / (len(a) + 4 * add)
     gradient = (
@@ -110,7 +111,7 @@ def error_dependence(first: Any, second: Any, *, cluster: Any = None, seed: Seed
         **counts,
     )
     out |= {key: Estimate(key, value, **counts) for key, value in {
-        "product": p1 * p2, "phi_max": p_max, "odds_ratio": ratio, "yule_q": (ratio - 1) / (ratio + 1),
+        "phi_max": p_max, "odds_ratio": ratio, "yule_q": (ratio - 1) / (ratio + 1),
         "tetrachoric": tetrachoric(p1, p2, p12), "effective_judges": effective_judges(p1, p2, p12)}.items()}  # fmt: skip
     out["lift"] = lift.flagged("too_few", "no joint errors: an upper bound only") if not p12 else lift
     sums = family_sums(cells, family)

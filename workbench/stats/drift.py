@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +19,8 @@ Kind = Literal["cusum", "ewma"]
 
 def _one_hot(levels: Any) -> np.ndarray:
     """(n, R) level words or ranks as counts by level, unknown as a fifth: (n, R, 5)."""
-    x = np.array([ranks(row) for row in np.asarray(levels, dtype=object)]).reshape(len(levels), -1)
+    cells = np.asarray(levels, dtype=object)
+    x = ranks(cells.ravel()).reshape(len(cells), math.prod(cells.shape[1:]))
     return np.asarray(np.where(np.isnan(x), K, x)[:, :, None] == np.arange(K + 1), float)
 
 
@@ -203,7 +205,8 @@ def exact_looks(baseline: Any, current: Any, *, looks: int = 20, alpha: float = 
     The union bound over looks keeps P(any alarm | no drift) <= alpha whatever the dependence. Columns: look, up, down,
     n_unknown, p, alpha, alarm; ``attrs``: alarm_at, achieved (share of shuffles of the looks within dialogues that alarm).
     """
-    x = np.column_stack([ranks(baseline), *(ranks(column) for column in np.asarray(current, dtype=object).T)])
+    cells = np.column_stack([np.asarray(baseline, dtype=object), np.asarray(current, dtype=object)])
+    x = ranks(cells.ravel()).reshape(cells.shape)
     budget = spend(alpha, looks, spending=spending)[: x.shape[1] - 1]
 
     def p_values(levels: np.ndarray) -> tuple[np.ndarray, ...]:

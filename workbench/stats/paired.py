@@ -92,7 +92,7 @@ def max_t(differences: Any, *, names: Sequence[str], cluster: Any = None, n_resa
     t = np.abs(flips @ sums) / np.where(scale > 0, scale, 1.0)
     raw, top = (t >= t[0] - 1e-9).mean(0), (t.max(1)[:, None] >= t[0] - 1e-9).mean(0)
     adjusted: list[Any] = list(top) if len(names) > 1 else [None]
-    return [SignificanceTest(m, sums[:, j].sum() / max(int(known.sum()), 1), raw[j], p_adjusted=adjusted[j], adjustment="max-T",
+    return [SignificanceTest(m, sums[:, j].sum() / max(int(known.sum()), 1), raw[j], p_adjusted=adjusted[j], adjustment="max-T" if len(names) > 1 else "",
                              method=f"sign flip, {how}", **counts) for j, m in enumerate(names)]  # fmt: skip
 
 

@@ -25,7 +25,7 @@ def rogan_gladen(
 ) -> Estimate:
     """True rate behind *k* of *n* positive calls, given calls on labelled rows: *tp* of *n_pos* and *tn* of *n_neg* right.
 
-    Lang-Reiczigel 2014 interval, which allows for the noise of all three rates; *delta* gives the plain delta interval.
+    Lang-Reiczigel 2014 interval, which allows for the noise of all three rates.
     Needs sensitivity + specificity > 1; a value outside [0, 1] is clipped and flagged. n, n_pos, n_neg must be separate rows.
     """
     counts: dict[str, Any] = {"n": n, "confidence": confidence}
@@ -36,19 +36,11 @@ def rogan_gladen(
         return undefined(name, "sensitivity + specificity <= 1: the judge carries no information", **counts)
     raw = (ap + sp - 1) / (se + sp - 1)
     value = min(max(raw, 0.0), 1.0)
-    if delta:
-        variance = ap * (1 - ap) / n + raw**2 * se * (1 - se) / n_pos + (1 - raw) ** 2 * sp * (1 - sp) / n_neg
-        centre, half = raw, z * np.sqrt(variance) / (se + sp - 1)
-    else:
-        big, ap = n + z * z, (k + z * z / 2) / (n + z * z)
-        se, sp = (tp + 1) / (n_pos + 2), (tn + 1) / (n_neg + 2)
-        centre = (ap + sp - 1) / (se + sp - 1)
-        vse, vsp = se * (1 - se) / (n_pos + 2), sp * (1 - sp) / (n_neg + 2)
-        half = z * np.sqrt(ap * (1 - ap) / big + centre**2 * vse + (1 - centre) ** 2 * vsp) / (se + sp - 1)
-        centre += 2 * z * z * (centre * vse - (1 - centre) * vsp)
-    out = Estimate(
-        name, value, max(0.0, centre - half), min(1.0, centre + half), method="delta" if delta else "Lang-Reiczigel", **counts
-    )
+    ap, se, sp = (k + z * z / 2) / (n + z * z), (tp + 1) / (n_pos + 2), (tn + 1) / (n_neg + 2)
+    centre, vse, vsp = (ap + sp - 1) / (se + sp - 1), se * (1 - se) / (n_pos + 2), sp * (1 - sp) / (n_neg + 2)
+    half = z * np.sqrt(ap * (1 - ap) / (n + z * z) + centre**2 * vse + (1 - centre) ** 2 * vsp) / (se + sp - 1)
+    centre += 2 * z * z * (centre * vse - (1 - centre) * vsp)
+    out = Estimate(name, value, max(0.0, centre - half), min(1.0, centre + half), method="Lang-Reiczigel", **counts)
     return out if raw == value else out.flagged("degenerate", f"the raw estimate {raw:.3g} lies outside [0, 1] and was clipped")
 
 
