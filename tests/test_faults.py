@@ -45,7 +45,8 @@ async def quick(_seconds):
 
 
 def judge(server, fault="good", name="good", **settings):
-    return RemoteJudge(name, server.url(fault), "mock-judge", **({"timeout_s": 0.25} | settings))
+    patience = 0.25 if fault.removeprefix("once-") in ("hang", "slow-first-byte", "slow-body") else 5.0
+    return RemoteJudge(name, server.url(fault), "mock-judge", **({"timeout_s": patience} | settings))
 
 
 def assess(server, fault, role):
@@ -99,7 +100,7 @@ def test_a_fault_that_passes_is_survived(server, fault, role):
 def test_no_malformed_verdict_confirms_unless_it_may(server, role):
     """All of data/judge_output.jsonl, through a real endpoint and the whole pipeline."""
 
-    pair = {r: judge(server, "by-text" if r == role else "good", r, timeout_s=5.0) for r in ("l1", "l2")}
+    pair = {r: judge(server, "by-text" if r == role else "good", r) for r in ("l1", "l2")}
 
     async def go():
         pipeline, wrong = DoubleConfirmation(**pair, asker=Asker(sleep=quick)), []
@@ -122,7 +123,7 @@ def test_a_run_goes_on_past_every_fault_and_keeps_no_key(server, tmp_path, monke
     """All faults in one run, by dialogue; the run directory holds no key, whatever the server echoed."""
     monkeypatch.setenv("MOCK_API_KEY", KEY)
     names, out = [*sorted(FAULTS), "good"], tmp_path / "run"
-    mixed = judge(server, "by-text", "mixed", key_env="MOCK_API_KEY")
+    mixed = judge(server, "by-text", "mixed", key_env="MOCK_API_KEY", timeout_s=2.0)
     corpus = [
         d.model_copy(update={"id": n, "turns": (Turn(role="user", content=f"I am fine. fault:{n}"),)})
         for d, n in zip(dialogues(len(names)), names, strict=True)
@@ -177,7 +178,7 @@ def locked(tmp_path, monkeypatch):
 def test_a_ledger_fault_stops_the_run_which_resumes(tmp_path, fault, monkeypatch):
     out, many = tmp_path / "run", dialogues(200)
     with Server(latency_s=0.02) as server:
-        pipeline = DoubleConfirmation(judge(server, timeout_s=5.0), judge(server, timeout_s=5.0))
+        pipeline = DoubleConfirmation(judge(server), judge(server))
         with monkeypatch.context() as patch:
             wait = fault(tmp_path, patch)
             with pytest.raises(StoreError, match=rf"{fault.__name__}.*--resume"):

@@ -38,7 +38,8 @@ def ask(judge, *requests):
 
 
 def remote_judge(server, fault="good", **settings):
-    return RemoteJudge("mock", server.url(fault), "mock-judge", **({"timeout_s": 0.4} | settings))
+    patience = 0.4 if fault in ("hang", "slow-first-byte", "slow-body") else 5.0
+    return RemoteJudge("mock", server.url(fault), "mock-judge", **({"timeout_s": patience} | settings))
 
 
 @pytest.mark.parametrize("fault", sorted(HARMLESS))
