@@ -1,0 +1,95 @@
+"""Record the small local model on a sample of the corpus: the run directories of data/recorded/smollm2.
+
+    workbench local fetch
+    python benchmarks/record_local.py                      # everything; about 40 minutes on two cores
+    python benchmarks/record_local.py --dialogues 3 --repeats 1 --out /tmp/recorded    # a quick look
+
+Three runs: ``blind`` (constrained to the answer's schema, L1 and L2, repeated), ``free`` (the same model without the
+constraint) and ``anchors`` (what L2 is told). An interrupted recording goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import time
+from pathlib import Path
+
+import workbench as wb
+from workbench.corpus import split_of
+from workbench.judges.local import LocalJudge
+from workbench.schema import RiskLevel
+
+ROOT = Path(__file__).resolve().parents[1]
+TEMPERATURE = 0.7  # the most that judging allows: repeats should differ
+TOLD = [("told_low", RiskLevel.LOW), ("told_critical", RiskLevel.CRITICAL)]
+ARMS = [
+    wb.Arm(),
+    wb.Arm("neutral", anchor="neutral"),
+    *(wb.Arm(kind, anchor=kind, told=told, paraphrase=p) for kind, told in TOLD for p in range(3)),
+    *(wb.Arm(kind, anchor=kind) for kind in ("told_l1", "label_confidence", "label_rationale", "irrelevant_number")),
+]
+
+
+def sample(corpus: wb.Corpus, n: int) -> wb.Corpus:
+    """n dialogues, spread evenly over language and level, in the order of a hash; none of the test split, which stays closed."""
+    groups: dict[tuple[str, str], list[wb.Dialogue]] = {}
+    for d in sorted(corpus, key=lambda d: hashlib.sha256(f"recorded:{d.id}".encode()).hexdigest()):
+        if d.gold and split_of(d.family) != "test":
+            groups.setdefault(("en" if d.lang == "en" else "zh", d.gold.risk_level.value), []).append(d)
+    rounds = zip(*(groups[key] for key in sorted(groups)), strict=False)
+    chosen = [d.id for one_of_each in rounds for d in one_of_each][:n]
+    return wb.Corpus(sorted((corpus.by_id(i) for i in chosen), key=lambda d: (d.lang, d.id)))
+
+
+def pipeline(name: str, *, threads: int, **options: object) -> wb.DoubleConfirmation:
+    """The model in both roles, with the short prompt: it has 135 million parameters and two cores."""
+    one = LocalJudge(name, temperature=TEMPERATURE, seed=1, slots=4, threads=threads, **options)  # type: ignore[arg-type]
+    return wb.DoubleConfirmation(one, one, version="v1-short", context_messages=6)
+
+
+def plan(dialogues: int, repeats: int, threads: int) -> list[tuple[str, wb.DoubleConfirmation, int, list[wb.Arm], int]]:
+    """(run, pipeline, dialogues, arms, repeats): what fits into the time."""
+    bound = pipeline("smollm2", threads=threads)
+    return [
+        ("blind", bound, dialogues, [wb.Arm()], repeats),
+        (
+            "free",
+            pipeline("smollm2-free", threads=threads, constrained=False, max_tokens=160),
+            max(3, dialogues // 5),
+            [wb.Arm()],
+            repeats,
+        ),
+        ("anchors", bound, max(3, dialogues // 5), ARMS, min(2, repeats)),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dialogues", type=int, default=80)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2, help="does not change the results; 1 is faster on a busy machine")
+    parser.add_argument("--only", choices=("blind", "free", "anchors"))
+    parser.add_argument("--out", type=Path, default=ROOT / "data" / "recorded" / "smollm2")
+    args = parser.parse_args()
+    corpus = wb.load_corpus(ROOT / "data" / "dialogues")
+    for name, made, n, arms, repeats in plan(args.dialogues, args.repeats, args.threads):
+        if args.only in (None, name):
+            started = time.perf_counter()
+            work = wb.run(
+                made,
+                sample(corpus, n),
+                out=args.out / name,
+                arms=arms,
+                repeats=repeats,
+                concurrency=2,
+                resume=True,
+                parse_retry="none",
+            )
+            run = wb.sync(work)
+            calls = run.frame.call_key.nunique()
+            print(f"{run} {calls} calls in {time.perf_counter() - started:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
