@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "workbench"
 # Storeys from the ground up; a module may import from its own storey or below.
 STOREYS = [
-    {"schema", "text", "errors", "display", "resources", "crisis"},
+    {"schema", "text", "errors", "display", "resources", "crisis", "folding"},
     {"judges.base", "store", "budget", "corpus", "stats"},
     {"prompts", "extract", "parsing", "gate", "selfcheck", "guardrail", "corpus_tools"},
     {"judges"},
