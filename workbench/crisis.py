@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
-from importlib import resources
 from typing import Any
+
+from workbench.folding import fold, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Resource:
 @cache
 def table() -> tuple[tuple[Resource, ...], dict[str, Any]]:
     """All rows, also those that are never rendered, and the wording."""
-    data = tomllib.loads(resources.files("workbench.resources").joinpath("crisis_resources.toml").read_text("utf-8"))
-    return tuple(Resource(**row) for row in data.pop("resource")), data
+    data = words("crisis_resources")
+    return tuple(Resource(**row) for row in data["resource"]), data
 
 
 def rows(region: str | None) -> tuple[Resource, ...]:
@@ -42,18 +42,16 @@ def rows(region: str | None) -> tuple[Resource, ...]:
 def render(region: str | None, today: date) -> str:
     """The text shown for *region* (None: local emergency services and a directory), with a warning when a row is old."""
     data, shown = table()[1], rows(region)
-    words = data["text"]["zh" if (region or "").startswith("zh") else "en"]
-    lines = [words["title"]] + [words["row"].format(name=r.name, number=r.number, hours=r.hours) for r in shown if r.number]
-    lines += [words["directory"].format(url=r.source_url) for r in shown if r.kind == "directory"]
+    say = data["text"]["zh" if (region or "").startswith("zh") else "en"]
+    lines = [say["title"]] + [say["row"].format(name=r.name, number=r.number, hours=r.hours) for r in shown if r.number]
+    lines += [say["directory"].format(url=r.source_url) for r in shown if r.kind == "directory"]
     oldest = min(date.fromisoformat(r.checked_on) for r in shown)
     old = (today - oldest).days > data["max_age_days"]
-    return "\n".join([*lines, words["old"].format(date=oldest, days=data["max_age_days"])] if old else lines)
+    return "\n".join([*lines, say["old"].format(date=oldest, days=data["max_age_days"])] if old else lines)
 
 
 def unlisted_numbers(text: str, region: str | None) -> tuple[str, ...]:
     """What looks like a phone number in *text* (any width or script, spelled out, with separators) and is not listed for *region*."""
-    from workbench.folding import fold
-
     find, listed = table()[1]["find"], {_digits(r.number) for r in rows(region)}
     unit = "|".join(find["digits"])
     read = re.sub(find["spelled"], lambda m: "".join(find["digits"][w] for w in re.findall(unit, m[0])), fold(text).text)

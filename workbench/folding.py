@@ -96,19 +96,23 @@ def fold(text: str) -> Folded:
     starts: list[int] = []
     ends: list[int] = []
     hidden: list[str] = []
-
-    def put(read: str, start: int, end: int) -> None:
-        out.append(read)
-        starts.extend([start] * len(read))
-        ends.extend([end] * len(read))
-
     last = 0
     for match in [*_MARKUP.finditer(text), None]:
         start, end = match.span() if match else (len(text), len(text))
-        for i in range(last, start):
-            put(_CHARS[text[i]], i, i + 1)
+        reads = [_CHARS[c] for c in text[last:start]]
+        out.extend(reads)
+        if len(piece := "".join(reads)) == start - last and "" not in reads:
+            starts.extend(range(last, start))
+            ends.extend(range(last + 1, start + 1))
+        elif piece:
+            at = [i for i, read in enumerate(reads, last) for _ in read]
+            starts.extend(at)
+            ends.extend(i + 1 for i in at)
         if match:
-            put("".join(_CHARS[c] for c in _replaced(match)), start, end)
+            read = "".join(_CHARS[c] for c in _replaced(match))
+            out.append(read)
+            starts.extend([start] * len(read))
+            ends.extend([end] * len(read))
             if match.lastgroup == "tag" and len(match[0]) > 3:
                 hidden.append(match[0].strip("<>!-/"))
         last = end

@@ -12,7 +12,7 @@ from typing import Final
 
 from workbench.crisis import unlisted_numbers
 from workbench.folding import fold, grammar, words
-from workbench.guardrail.numerals import english_numeral, numeral
+from workbench.guardrail.numerals import english, english_numeral, numeral
 from workbench.guardrail.promises import check_promises
 from workbench.schema import CONFIRM_CONFIDENCE, FLAGS, Assessment, Outcome, RiskLevel
 from workbench.text import detect_lang
@@ -143,7 +143,7 @@ class _Sentence:
 
     def _confidences(self) -> Iterator[str]:
         g = grammar("explanations", "confidence")
-        for m in g["share"].finditer(self.t):
+        for m in grammar("explanations", "share", (("EN", english()),))["share"].finditer(self.t):
             value, sides, near = _share(m), self._sides(m.start()), self.t[max(0, m.start() - 24) : m.end() + 16]
             if value is None or not (g["word"].search(self.t) or self._scope(m.start()) != "overall"):
                 continue

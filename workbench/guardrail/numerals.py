@@ -59,7 +59,10 @@ def _whole(text: str) -> Decimal | None:
         unit = _UNIT.get(part, 0)
         if unit >= 10**4:
             section += number or 0
-            total = (total + (section or 1)) * unit if unit > 10**4 or not total else total + (section or 1) * unit
+            if unit > 10**4:  # 一万亿: the 亿 multiplies all that stands before it
+                total = (total + section or Decimal(1)) * unit
+            else:
+                total += (section or 1) * unit
             section, number, last, zero = Decimal(0), None, unit, False
         elif unit:
             if (number is None and section) or 0 < last <= unit:

@@ -119,10 +119,10 @@ class _Numeral:
         if value is not None and suffix["mult"]:
             value *= _TIMES[suffix["mult"].strip()]
         scale = Decimal(words("amounts")["scale"].get(self.unit or "", "1"))
-        tail = self.g["tail"].match(self.t, self.end) if self.unit and scale == 1 else None
+        tail = self.g["tail"].match(self.t, self.end) if self.unit and scale > Decimal("0.01") else None
         if tail:
             self.end = tail.end()
-        return None if value is None else value * scale + (_tail_value(tail) if tail else 0)
+        return None if value is None else value * scale + (_tail_value(tail, scale) if tail else 0)
 
     def _form_fault(self) -> str:
         """What makes the number itself have no one value."""
@@ -170,13 +170,11 @@ class _Numeral:
         return ("payout" if g["payout"].search(self.lead) else "other"), False
 
 
-def _tail_value(tail: Match) -> Decimal:
-    """角 and 分 after 元: 5角, 零五, 50, 半."""
-    scale = words("amounts")["scale"]
+def _tail_value(tail: Match, scale: Decimal) -> Decimal:
+    """What follows 元 or 角 (*scale*): 5角3分, 零五, 50, 半."""
     if tail["half"]:
-        return Decimal("0.5")
-    if tail["n"]:
-        fen = numeral(tail["n2"]) if tail["n2"] else Decimal(0)
-        return (numeral(tail["n"]) or Decimal(0)) * Decimal(scale[tail["u"]]) + (fen or Decimal(0)) * Decimal("0.01")
-    digits = numeral(tail["d"]) or Decimal(0)
-    return digits / (100 if tail["zero"] or len(tail["d"]) == 2 else 10)
+        return scale / 2
+    if not tail["n"]:
+        return (numeral(tail["d"]) or Decimal(0)) * scale / (100 if tail["zero"] or len(tail["d"]) == 2 else 10)
+    units = words("amounts")["scale"]
+    return (numeral(tail["n"]) or Decimal(0)) * Decimal(units[tail["u"]]) + (numeral(tail["n2"] or "0") or Decimal(0)) / 100

@@ -1,0 +1,287 @@
+"""Amounts: a repeat passes, another amount conflicts, what cannot be compared conflicts, and other numbers are no amounts."""
+
+from __future__ import annotations
+
+import json
+import time
+from decimal import Decimal
+from pathlib import Path
+
+import cn2an
+import num2words
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.cases.guardrail import check as check_row
+from tests.mutations import EVIDENCE
+from workbench.folding import fold
+from workbench.guardrail import check_amounts, check_promises
+from workbench.guardrail.numerals import english_numeral, money, numeral
+
+ROWS = [json.loads(line) for line in (Path(__file__).parent / "data" / "guardrail.jsonl").read_text("utf-8").splitlines()]
+
+
+def verdict(text: str, amount: object = "20.00", **options: object) -> str:
+    """ "none" (no amount named), "repeat" or "conflict"."""
+    got = check_amounts(text, amount, **options)
+    return "conflict" if got.conflict else "repeat" if got.mentions else "none"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: r["id"])
+def test_case_file(row):
+    assert check_row(row) is None
+
+
+def test_the_case_checker_fails_a_wrong_expectation():
+    row = ROWS[0] | {"expect": {"conflict": True, "forbidden": True}}
+
+    assert "expected" in (check_row(row) or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "２０元", "20块", "20块钱", "贰拾元整", "人民币20", "最高不超过20元", "**20**元", "赔付20元、3单合并", "本次赔付020元", "￥ 20.00", "CNY20", "赔付20(元)", "金额（元）：20", "至多20元", "no more than ¥20",
+        "廿块", "2e1元", "赔付20元人民币", "1. ¥20\n2. 3单", "20 yuan (twenty yuan)", "贰拾元整（¥20.00）", "赔付２０．００圓", "二十塊錢", "2<!-- x -->0元", "20&nbsp;元", "&#165;20", "\\u8d54\\u4ed820\\u5143",
+        '"suggested_amount": 20.00}', "赔付“20”元", "COMP-001：¥20", "2026-03-20 20元", "18:30 20元到账", "赔付20元次日到账", "20元一单", "赔付20元年底前到账", "20元2小时内到账", "12块8毛不是，见下" if False else "共20元。", "¥20.-",
+        "退款20元月底前到账", "20元代金券", "20元组合券", "二零元", "赔付5️⃣0️⃣%后为20元" if False else "2️⃣0️⃣元", "𝟚𝟘元", "٢٠元", "赔付20元，分3次", "您将获得 ¥20 的补偿", "RMB20.00元", "20.00（人民币元）", "赔付 20 元 整",
+    ],
+)  # fmt: skip
+def test_a_repeat_in_any_form_passes(text):
+    assert verdict(text) == "repeat"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "5元", "赔付2万元", "五毛", "20角", "负二十元", "５0元", "五十塊", "up to ¥50", "外加10元券，赔付20元", "20块5", "20元零5分", "二十元五", "两块半钱", "20千元", "¥20w", "2O元", "赔付元", "赔付¥，", "50|元", "赔付五 十元",
+        "20+元", "10或20元", "10、20元", "1，020元", "1'020元", "12:50元", "不赔付20元", "并非20元", "not 20 yuan", "rather than ¥20", "20元不予赔付", "20元的两倍", "2张20元券", "20元×2", "至少20元", "20元起", "不低于20元",
+        "over ¥20", "less than 20 yuan", "不到20元", "20-odd yuan", "several yuan", "若干元", "近百元", "一百多块", "好几十块", "十七八元", "between 10 and 20 yuan", "10/20元", "20刀，赔付20刀", "赔付50。", "金额：50", "refund of 50.",
+        "补5角", "赔付20分", "half a yuan", "one hundred and twenty yuan", "20元有余", "￥1e3", "赔付伍拾圆", "上百块钱", "n元", "赔付null元", "不止20元", "<x 赔付50元>", "赔付5*0元", "5_0元", "suggested_amount：50，20元",
+        '"suggested_amount": "20"，赔付20元', "{suggestedAmount: 50}", "'amount': null", '"amount": +20', "赔付20元到50元", "两个20元", "20元两倍", "赔付20元左右？不，50元", "20元以上", "起码20元", "20 dollars", "US$20",
+        "\\\\u8d54\\\\u4ed850\\\\u5143", "¥20k", "赔付20.00.00元", "赔付二十几元", "赔付2十5元", "赔一块", "赔付壹万元", "20元/50元", "20多块", "赔付20来元", "¥ ___", "20 million yuan", "赔付$20$元", "20円",
+    ],
+)  # fmt: skip
+def test_another_or_incomparable_amount_conflicts(text):
+    assert verdict(text) == "conflict"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2024元旦", "3元素", "20 minutes", "半小时", "百分之五十", "订单号 12345678", "三元里", "一元二次方程", "三块区域", "一万个抱歉", "20 orders", "五星好评", "退款3笔", "一块儿来", "十分之一", "第3单元", "二次元", "公元2026年",
+        "5分好评", "评分4.8分", "三角形", "两毛巾", "二元论", "电话12356", "距离20米", "20层", "v20.1.3", "TEST003 S001", "一块披萨", "退款2小时内到账", "补送2份", "我们一块吧", "赔付进度50%", "退一步说", "百年好合", "补3单",
+        "具体赔付多少元由审核决定", "服务器有50元件", "20度", "满分100分", "3-5个工作日", "10~20分钟", "餐品20克", "第20次", "二十年", "三十六计", "18:30-19:05", "一百二十条评论", "2.5km", "ID 20", "赔付率2%",
+    ],
+)  # fmt: skip
+def test_other_numbers_are_no_amounts(text):
+    assert verdict(text) == "none"
+
+
+@pytest.mark.parametrize(
+    ("structured", "conflict"),
+    [
+        ('{"suggested_amount": 20.00}', False), ('{"refund_count": 2, "amount": 20}', False), ('{"amount_decided_by": "rule_engine"}', False), ('{"should_compensate": true}', False), ('{"compensation": {"amount": 20}}', False),
+        ('{"refund": "已按规则处理"}', False), ('{"order_amount": 73.60, "amount": 20}', False), ('{"amount": 20, "approval_threshold": 10}', False), ('{"suggested_method": "原路退款"}', False), ('{"feedback": 50}', False),
+        ('{"suggestedAmount": 50}', True), ('{"data": [{"payout": 50}]}', True), ('{"refund": "50元"}', True), ('{"amount": 20, "amount": 50}', True), ('{"amount": "20"}', True), ('{"amount": {"value": 20}}', True), ('{"amount": -20}', True),
+        ('{"suggested\\u005famount": 50}', True), ('{"message": "\\u8d54\\u4ed850\\u5143"}', True), ('{"order_amount": 50}', True), ('{"amount": 20} {"amount": 50}', True), ('{"amount": 20, ', False), ('{"amount": 50, ', True),
+        ("[" * 5000 + '{"amount": 50}', True), ('{"amount": 1e400}', True), ('{"a": "{\\"amount\\": 50}"}', True), ("赔付50元", True), ("", False), ('{"AMOUNT": 50}', True), ('{"赔付金额": 50}', True), ('{"amount\u200b": 50}', True),
+    ],
+)  # fmt: skip
+def test_amount_fields(structured, conflict):
+    assert check_amounts("", "20.00", structured_json=structured, evidence=EVIDENCE).conflict is conflict
+
+
+@pytest.mark.parametrize(
+    ("text", "conflict"),
+    [
+        ("订单金额73.6元，赔付20元。", False), ("按订单金额73.60元的50%计算后封顶，赔付20元。", False), ("单笔封顶55元，赔付20元。", False), ("未达到10元的审批线。", False), ("20元，超过10元审批线。", False), ("订单实付73.60元。", False),
+        ("The ¥73.60 order was late; we decided on ¥20.", False), ("The cap is ¥55 and the approval threshold is 10 yuan.", False), ("Capped at ¥55, the payout is 20 yuan.", False), ("The refund cap of 55 yuan was not reached.", False),
+        ("退还订单金额73.60元。", True), ("按上限55元赔付。", True), ("订单金额73.60元全额退还。", True), ("You will receive the order total of ¥73.60.", True), ("We pay the maximum of ¥55.", True), ("审批线55元。", True), ("订单金额55元。", True),
+        ("封顶后赔付55元。", True), ("上限73.60元。", True), ("订单金额20元。", True), ("审批线10元，赔付10元。", True), ("封顶55元，可得55元。", True), ("55元。", True), ("审批线10到15元。", True),
+    ],
+)  # fmt: skip
+def test_evidence_is_allowed_where_it_is_named(text, conflict):
+    assert check_amounts(text, "20.00", evidence=EVIDENCE).conflict is conflict
+
+
+def test_evidence_may_hold_one_name_twice():
+    pairs = [("cap", "20.00"), ("cap", "50.00")]
+
+    assert not check_amounts("规则封顶20元，护栏上限50元，赔付17.75元。", "17.75", evidence=pairs).conflict
+    assert check_amounts("规则封顶30元，赔付17.75元。", "17.75", evidence=pairs).conflict
+
+
+def test_each_mention_has_its_span_type_value_and_reason():
+    text = "订单<b>金额</b>73.60元，赔付５０元，审批线10元"
+    order, payout, line = check_amounts(text, "20", evidence=EVIDENCE).mentions
+
+    assert [(m.kind, m.value, m.status) for m in (order, payout, line)] == [
+        ("order_value", Decimal("73.60"), "evidence"), ("payout", Decimal(50), "different"), ("approval_line", Decimal(10), "evidence"),
+    ]  # fmt: skip
+    assert [text[m.start : m.end] for m in (order, payout, line)] == ["73.60元", "５０元", "10元"]
+    assert payout.reason == "the decision is 20"
+
+
+# The intents of the source's guardrail tests.
+
+
+@pytest.mark.parametrize(
+    ("text", "named"), [("suggested_amount: 20", True), ("20元", True), ("￥ 20.50", True), ("20分钟", False)]
+)  # fmt: skip
+def test_intent_6_what_mentions_an_amount(text, named):
+    assert bool(check_amounts(text, "20").mentions) is named
+
+
+@pytest.mark.parametrize(
+    ("text", "conflict"),
+    [
+        ("最高不超过20元", False), ("￥20.00", False), ('{"suggested_amount": 20}', False), ('{"suggested_amount": "20"}', True), ("50元", True), ('{"suggested_amount": 999}', True), ("35分钟", False),
+        ('{"suggested_amount": 2e1}', False), ('{"suggested_amount": 3e1}', True), ('{"suggested_amount": 1e2147483648}', True), ('{"suggested_amount": 1e-2147483648}', True), ('{"suggested_amount": 1e99999999999999999999}', True),
+    ],
+)  # fmt: skip
+def test_intents_7_to_9_prose_and_fields_against_20(text, conflict):
+    assert check_amounts(text, "20.00").conflict is conflict
+
+
+@pytest.mark.parametrize("text", ["20元", "20.元", "20.00 元", "¥20", "￥ 20.00"])
+def test_intent_10_forms_of_20(text):
+    assert (verdict(text, "20"), verdict(text, "10")) == ("repeat", "conflict")
+
+
+@pytest.mark.parametrize("text", ["-.5元", "-0.50 元", "¥-.5", "￥ -0.50"])
+def test_intent_10_forms_of_minus_a_half(text):
+    assert (verdict(text, "-0.5"), verdict(text, "0.5")) == ("repeat", "conflict")
+
+
+@pytest.mark.parametrize("run", ["1" * 40_000, "-" + "1" * 40_000, "1" * 20_000 + "." + "1" * 20_000, "1" * 40_000 + "份"])
+def test_intent_11_long_digit_runs(run):
+    assert verdict(run) == "none"
+    assert verdict(run + "；赔付20元") == "repeat"
+    assert verdict(run + "；赔付30元") == "conflict"
+    if run[-1] == "1":
+        assert verdict(run + "元") == verdict("￥" + run.lstrip("-")) == "conflict"
+
+
+def best_time(text: str) -> float:
+    times = []
+    for _ in range(5):
+        start = time.process_time()
+        check_amounts(text, "20")
+        check_promises(text)
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+HOSTILE = {
+    "digits": "1", "digits and unit": "1元", "spaced digits": "1 ", "commas": "1,", "ranges": "1-", "han digits": "一", "han units": "十", "signs": "¥", "signs and digits": "¥1", "openers": "<", "tags": "<a", "comments": "<!--", "escapes": "\\",
+    "entities": "&#1", "braces": "{", "brackets": "[", "underscores": "_", "question marks": "?", "keys": "amount:", "letters": "a", "words": "twenty ", "verbs": "赔", "sure": "保证", "sure and gap": "保证会", "negations": "不", "spelled": "保-",
+    "stars": "*", "spaces": " ", "newlines": "\n", "names": "上限", "links": "的", "quotes": '"', "dots": ".", "english": "guarantee that you ", "percent": "%", "points": "一点", "clocks": "1:23", "dates": "2026-", "x": "x", "equals": "a=",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
+def test_time_is_linear_in_hostile_text(unit):
+    short, long = (best_time(unit * (n // len(unit))) for n in (5_000, 40_000))
+
+    assert long < max(0.05, 8 * 2.5 * short), f"{short * 1000:.1f} ms -> {long * 1000:.1f} ms for 8 times the text"
+
+
+def test_a_run_of_40_000_digits_takes_less_than_50_ms():
+    assert best_time("1" * 40_000 + "元") < 0.05
+
+
+# Contracts.
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.text(max_size=200),
+    st.one_of(st.none(), st.text(max_size=8), st.decimals(), st.integers()),
+    st.one_of(st.none(), st.text(max_size=60)),
+)
+@example("\ud83d\udca9<&#xD800;\\ud800元", None, '{"amount": \ud800}')
+def test_no_text_raises(text, amount, structured):
+    check_amounts(text, amount, structured_json=structured)
+
+
+PIECES = st.sampled_from([
+    "赔付", "20元", "50元", "订单金额", "上限", "¥", "20", "五十", "块", "一块", "分", "<b", ">", "&yen;", "\\u5143", "不是", "至少", "元", "旦", "素", "以内", "；", "，", "-", "至", "(", "“", " ", "1,0", "{", '"amount":', "20分", "三元", "桥", "审批线",
+    "10", "not ", "over ", "yuan", "twenty ", "'", "<!--", "-->", "*", "`", "\u200b", "的两倍", "2张", "XX", "_", "?",
+])  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(PIECES, max_size=12).map("".join),
+    st.lists(PIECES, max_size=8).map("".join),
+    st.sampled_from(["。", "\n\n", "！", "； "]),
+)
+@example("<x 赔付50元", ">", "。")
+def test_a_further_sentence_never_turns_a_conflict_into_a_pass(text, more, mark):
+    if check_amounts(text, "20", evidence=EVIDENCE).conflict:
+        assert check_amounts(text + mark + more, "20", evidence=EVIDENCE).conflict
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.decimals(min_value=0, max_value=99_999, places=2),
+    st.sampled_from(["{}元", "¥{}", "RMB {}", "赔付{}块钱。", "{} yuan"]),
+    st.booleans(),
+)
+def test_the_authoritative_amount_in_any_digit_form_passes(amount, form, full_width):
+    for digits in {f"{amount:.2f}", f"{amount:.3f}", format(amount.normalize(), "f"), f"{amount:,.2f}", f"0{amount:.2f}"}:
+        text = form.format("".join(chr(ord(c) + 0xFEE0) if c.isdigit() and full_width else c for c in digits))
+        assert verdict(text, amount) == "repeat", text
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 10**12))
+def test_numerals_of_independent_libraries_are_read_back(n):
+    # cn2an and num2words render; this package has no code in common with them
+    assert numeral(cn2an.an2cn(n, "low")) == n
+    assert numeral(cn2an.an2cn(n, "up")) == n
+    assert english_numeral(num2words.num2words(n % 10**6).replace(",", "")) == n % 10**6
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1百20", "120"),
+        ("2万5", "25000"),
+        ("一百二", "120"),
+        ("十五点五", "15.5"),
+        ("廿五", "25"),
+        ("两百", "200"),
+        ("一百零二", "102"),
+        ("1.5万", "15000"),
+    ],
+)
+def test_colloquial_numerals(text, value):
+    assert numeral(text) == Decimal(value)
+
+
+@pytest.mark.parametrize("text", ["二三十", "三五", "20,00", "1.2.3", "十十", "1" * 31, "一二百"])
+def test_what_has_no_one_value_is_none(text):
+    assert numeral(text) is None
+
+
+@pytest.mark.parametrize("value", [None, True, "NaN", "Infinity", float("nan"), "1e400", "abc", [], "1_0" if False else ""])
+def test_money_refuses_what_is_no_plain_number(value):
+    assert money(value) is None
+
+
+def test_an_authoritative_amount_that_is_no_number_conflicts_with_any_mention():
+    for nothing in (None, "NaN", True, "abc"):
+        assert (verdict("赔付20元", nothing), verdict("没有数字", nothing)) == ("conflict", "none")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=120))
+def test_folding_keeps_track_of_every_character(text):
+    folded = fold(text)
+
+    assert len(folded.text) == len(folded.starts) == len(folded.ends)
+    assert all(0 <= a < b <= len(text) for a, b in zip(folded.starts, folded.ends, strict=True))
+    assert folded.starts == sorted(folded.starts)
