@@ -9,7 +9,7 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from workbench.errors import JudgeError, SetupError
 from workbench.judges.base import Judge, Prompt, Reply, Request
@@ -21,6 +21,7 @@ from workbench.selfcheck.evaluate import THRESHOLD, JudgeFault, judge_messages, 
 from workbench.selfcheck.retry import Messages, Step, Strategy
 
 Generate = Callable[[Messages, float, int], Awaitable[Reply]]  # messages, temperature, max_tokens
+T = TypeVar("T")
 Status = Literal["passed", "failed", "unverified", "budget", "timeout", "no_attempt"]
 REJUDGE: Final = Step("rejudge")
 
@@ -195,12 +196,12 @@ class _Request:
         if self.engine.clock() >= self.deadline:
             raise _Stop("timeout")
 
-    async def _call(self, ask: Generate, prompt: Messages, temperature: float, max_tokens: int) -> Reply:
-        """One call with what is left of the deadline; a call that is cut is charged nothing."""
+    async def _within(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Await foreign work for as long as the deadline allows; what is cut short is charged nothing."""
         limit = asyncio.timeout(max(0.0, self.deadline - self.engine.clock()))
         try:
             async with limit, self.engine.quota or contextlib.nullcontext():
-                return await ask(prompt, temperature, max_tokens)
+                return await call()
         except (JudgeError, SetupError):
             raise
         except TimeoutError:
@@ -215,7 +216,8 @@ class _Request:
         prompt = retry.messages(self.task, step)
         self._note(prompt_chars=sum(len(m["content"]) for m in prompt), allowed_s=self.deadline - began)
         try:
-            reply = await self._call(self.engine.generate, prompt, step.temperature, self.engine.max_tokens * step.more_tokens)
+            room = self.engine.max_tokens * step.more_tokens
+            reply = await self._within(lambda: self.engine.generate(prompt, step.temperature, room))
         except JudgeError as error:
             self._note(l1=error.reason, latency_s=self.engine.clock() - began)
             return
@@ -233,27 +235,20 @@ class _Request:
 
     async def _judge(self) -> None:
         """The slow check, then the judge; or both at once, where a finding cancels the judge."""
-        answer = self.attempts[-1].answer or ""
-        if self.engine.slow_check is None:
-            return await self._ask_judge(answer)
-        if not self.engine.parallel:
-            issue = await self.engine.slow_check(self.task, answer)
-            self._found((issue,) if issue else ())
-            return None if issue else await self._ask_judge(answer)
-        judging = asyncio.ensure_future(self._ask_judge(answer))
+        answer, slow = self.attempts[-1].answer or "", self.engine.slow_check
+        judging = asyncio.ensure_future(self._ask_judge(answer)) if slow and self.engine.parallel else None
         try:
-            issue = await self.engine.slow_check(self.task, answer)
+            issue = await self._within(lambda: slow(self.task, answer)) if slow else None
+        except JudgeError:  # a check that breaks down finds nothing; the judge decides
+            issue = None
         except BaseException:
-            judging.cancel()
+            await _drop(judging)
             raise
         if issue is None:
-            return await judging
-        judging.cancel()
-        with contextlib.suppress(asyncio.CancelledError, _Stop):
-            await judging
-        self._note(passed=False, verdict=None)
-        self._found((issue,))
-        return None
+            return await (judging or self._ask_judge(answer))
+        await _drop(judging)
+        self._note(verdict=None, passed=False)
+        return self._found((issue,))
 
     async def _ask_judge(self, answer: str) -> None:
         """Ask at temperature 0, once more after a fault of the judge; two faults end the request without a score."""
@@ -262,12 +257,12 @@ class _Request:
             and int(hashlib.sha256(self.task.question.encode()).hexdigest()[:8], 16) / 2**32 >= self.engine.sample
         ):
             raise _Stop("unverified")
+        prompt = judge_messages(self.task, answer)
         for again in (False, True):
             self._afford()
             self._note(judge_calls=self.attempts[-1].judge_calls + 1)
             try:
-                prompt = judge_messages(self.task, answer)
-                reply = await self._call(self.engine.judge, prompt, 0.0, self.engine.judge_max_tokens)
+                reply = await self._within(lambda: self.engine.judge(prompt, 0.0, self.engine.judge_max_tokens))
                 used = reply.usage.prompt_tokens + reply.usage.completion_tokens
                 self._note(judge_tokens=self.attempts[-1].judge_tokens + used)
                 verdict = read_verdict(reply, answer)
@@ -280,6 +275,13 @@ class _Request:
             found = diagnose((), verdict)
             self._note(verdict=verdict, diagnosis=found, passed=passes(verdict, found, threshold=self.engine.threshold))
             return
+
+
+async def _drop(judging: asyncio.Future[None] | None) -> None:
+    if judging is not None:
+        judging.cancel()
+        with contextlib.suppress(asyncio.CancelledError, _Stop):
+            await judging
 
 
 def from_judge(judge: Judge) -> Generate:
