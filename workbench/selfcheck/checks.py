@@ -30,7 +30,7 @@ _SENTENCE: Final = re.compile(r"[。！？!?；;\n]|\.(?=\s|\Z)")
 
 @dataclass(frozen=True)
 class Issue:
-    """One located problem: its type, what is wrong (<= 50 characters) and the checker's own words for the feedback.
+    """One located problem: its type, what is wrong (<= 50 characters) and, where that is longer, the checker's own words.
 
     ``action`` overrides the repair of the type: ``truncated`` asks for more room instead of another text.
     """
@@ -93,7 +93,7 @@ def first_issues(task: Task, answer: str | None, finish_reason: str | None = "st
     if answer is None or not answer.strip(extract.BLANK):
         return (Issue("incomplete", "empty answer"),)
     text = answer
-    for gate in (_declined, _json if task.expect == "json" else _code if task.expect == "code:python" else _nothing):
+    for gate in (_declined, *{"json": (_json,), "code:python": (_code,)}.get(task.expect, ())):
         if issue := gate(task, answer):
             return (issue,)
     if task.expect == "json":
@@ -103,10 +103,6 @@ def first_issues(task: Task, answer: str | None, finish_reason: str | None = "st
     checks = (_length, _bullets, _banned, _language, _citations, _patterns)
     found = [check(task, answer if check is _length else text) for check in checks]
     return tuple(i for i in [*found, *(check(task, answer) for check in task.checks)] if i is not None)
-
-
-def _nothing(task: Task, answer: str) -> None:
-    return None
 
 
 def _declined(task: Task, answer: str) -> Issue | None:
@@ -124,10 +120,10 @@ def _json(task: Task, answer: str) -> Issue | None:
     except extract.NotJSON as why:
         return Issue("format", f"not valid JSON: {why}", detail=str(why))
     if not isinstance(value, dict):
-        return Issue("format", "not a JSON object", detail="the top level must be one JSON object, not a list or a single value")
+        return Issue("format", "the top level must be one JSON object")
     missing = [key for key in task.schema_keys if _blank(_at(value, key))]
     named = ", ".join(missing)
-    return Issue("incomplete", f"missing: {named}", detail=f"these keys are missing or empty: {named}"[:140]) if missing else None
+    return Issue("incomplete", f"missing: {named}", detail=f"missing or empty: {named}") if missing else None
 
 
 def _at(value: Any, key: str) -> Any:
@@ -162,7 +158,7 @@ def _code(task: Task, answer: str) -> Issue | None:
         line = (code.splitlines()[why.lineno - 1 : why.lineno] or [""])[0].strip()[:60] if why.lineno else ""
         return Issue("format", f"line {why.lineno}: {why.msg}", detail=f"line {why.lineno}: {why.msg}: {line}")
     except (ValueError, OverflowError, RecursionError, MemoryError) as why:
-        return Issue("format", f"does not compile: {why}", detail=f"the code does not compile: {why}"[:140])
+        return Issue("format", f"does not compile: {why}")
     return None
 
 
@@ -170,7 +166,7 @@ def _length(task: Task, answer: str) -> Issue | None:
     body = answer[slice(*extract.unfence(answer))]
     n = sum(not c.isspace() and unicodedata.category(c) not in ("Mn", "Me", "Cf") for c in body)
     if task.max_chars is not None and n > task.max_chars:
-        return Issue("instruction", f"{n} characters, at most {task.max_chars}", detail=f"{n} > {task.max_chars}")
+        return Issue("instruction", f"{n} characters, at most {task.max_chars}")
     return Issue("incomplete", f"{n} characters, at least {task.min_chars}") if n < task.min_chars else None
 
 
@@ -179,23 +175,17 @@ def _bullets(task: Task, answer: str) -> Issue | None:
         return None
     indents = [len(m[1].expandtabs(4)) for m in _BULLET.finditer(answer)]
     n = sum(i < min(indents) + 2 for i in indents)
-    return (
-        None
-        if n == task.bullets
-        else Issue("instruction", f"{n} bullet points, {task.bullets} asked", detail=f"{n} != {task.bullets}")
-    )
+    return None if n == task.bullets else Issue("instruction", f"{n} bullet points, {task.bullets} asked for")
 
 
 def _banned(task: Task, answer: str) -> Issue | None:
     """Banned words, also spaced or dotted out; a Latin word is found as a whole word only."""
     text = strip_invisible(unicodedata.normalize("NFKC", answer)).casefold()
     for word in task.banned:
-        spaced = r"[\s*_.\-·•~|/]{0,3}".join(
-            re.escape(c) for c in unicodedata.normalize("NFKC", word).casefold() if not c.isspace()
-        )
-        whole = rf"(?<![a-z0-9]){spaced}(?![a-z0-9])" if word.isascii() else spaced
-        if spaced and re.search(whole, text):
-            return Issue("instruction", f"banned word: {word}", detail=f"banned word: {word[:40]}")
+        letters = "".join(unicodedata.normalize("NFKC", word).casefold().split())
+        spaced = r"[\s*_.\-·•~|/]{0,3}".join(map(re.escape, letters))
+        if letters and re.search(rf"(?<![a-z0-9]){spaced}(?![a-z0-9])" if letters.isascii() else spaced, text):
+            return Issue("instruction", f"banned word: {word}")
     return None
 
 
@@ -204,7 +194,9 @@ def _language(task: Task, answer: str) -> Issue | None:
     han, kana = len(re.findall(r"[\u3400-\u9fff]", prose)), len(re.findall(r"[\u3040-\u30ff\uac00-\ud7af]", prose))
     latin = len(re.findall(r"[A-Za-zÀ-ɏ]", prose))
     # One Han character carries about as much as three letters; a few foreign names do not change the language.
-    wrong = {"zh": latin > 9 * han or kana * 4 > han + kana > 0, "en": 3 * (han + kana) > latin}.get(task.language or "", False)
+    wrong = {"zh": latin > max(3, 9 * han) or kana * 4 > han + kana > 0, "en": 3 * (han + kana) > latin}.get(
+        task.language or "", False
+    )
     return Issue("instruction", f"not in the language asked for ({task.language})") if wrong else None
 
 
@@ -217,9 +209,7 @@ def _citations(task: Task, answer: str) -> Issue | None:
     cited = [i for group in groups for part in group if re.sub(r"\d+", "#", i := _plain_id(part)) in shapes]
     unknown = [i for i in cited if i not in known]
     if unknown:
-        return Issue(
-            "hallucination", f"cites [{unknown[0]}], which was not given", detail=f"[{unknown[0][:20]}] is not in the material"
-        )
+        return Issue("hallucination", f"[{unknown[0][:20]}] is not in the material")
     return Issue("instruction", "no citation, one is required") if task.require_citation and not cited else None
 
 
@@ -230,4 +220,4 @@ def _plain_id(text: str) -> str:
 
 def _patterns(task: Task, answer: str) -> Issue | None:
     missing = [p for p in task.patterns if not re.search(p, answer)]
-    return Issue("instruction", "a required pattern is missing", detail=f"not found: {missing[0]}"[:140]) if missing else None
+    return Issue("instruction", "a required pattern is missing", detail=f"not found: {missing[0]}") if missing else None

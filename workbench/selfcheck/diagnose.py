@@ -48,4 +48,4 @@ def diagnose(issues: Sequence[Issue] = (), verdict: Verdict | None = None) -> Di
     types = tuple(dict.fromkeys([*(i.type for i in issues), *said.error_types]))
     located = tuple(dict.fromkeys([*(i.text for i in issues), *(text[:MAX_ISSUE] for text in said.issues)]))
     first = next((i.action for i in issues if i.action), types[0] if types else "generic")
-    return Diagnosis(types, located, said.fix_hint, first, next((i.detail for i in issues if i.detail), ""))
+    return Diagnosis(types, located, said.fix_hint, first, next((i.detail or i.text for i in issues), ""))

@@ -99,7 +99,7 @@ class Result:
     @property
     def user_message(self) -> str:
         """Plain words for the person who asked; nothing internal."""
-        return str(texts()["user"][self.task.lang][self.status if self.best else "no_attempt"])
+        return str(texts()["user"][self.task.lang][self.status if self.best and self.best.answer else "no_attempt"])
 
     def rows(self) -> list[dict[str, Any]]:
         """One tidy row per attempt: question, answer, verdict, attempt, tokens."""
@@ -136,14 +136,8 @@ class Engine:
         record: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:  # fmt: skip
         self.generate, self.judge, self.limits, self.threshold, self.strategy = generate, judge, limits, threshold, strategy
-        self.max_tokens, self.judge_max_tokens, self.clock, self.quota, self.sample = (
-            max_tokens,
-            judge_max_tokens,
-            clock,
-            quota,
-            sample,
-        )
-        self.slow_check, self.parallel, self.record = slow_check, parallel, record
+        self.max_tokens, self.judge_max_tokens, self.clock = max_tokens, judge_max_tokens, clock
+        self.quota, self.sample, self.slow_check, self.parallel, self.record = quota, sample, slow_check, parallel, record
 
     async def run(self, task: Task) -> Result:
         """Answer *task*; failures of either call become a status, never an exception (SetupError apart)."""
@@ -171,9 +165,10 @@ class _Request:
         return Result(self.task, status, tuple(self.attempts), tuple(self.actions), self.engine.clock() - self.started)
 
     async def _loop(self) -> None:
-        most, step = self.engine.limits.max_attempts if self.engine.strategy != "none" else 1, Step()
-        if self.engine.limits.max_attempts < 1:
+        most, step = self.engine.limits.max_attempts, Step()
+        if most < 1:
             raise _Stop("no_attempt")
+        most = 1 if self.engine.strategy == "none" else most
         for index in range(most):
             self._afford()
             self.attempts.append(Attempt(index, step))
@@ -226,8 +221,7 @@ class _Request:
             raise
         declined = "refusal" if (reply.message or {}).get("refusal") else reply.finish_reason
         self._found(first_issues(self.task, reply.text, declined))
-        tokens = reply.usage.prompt_tokens + reply.usage.completion_tokens
-        self._note(answer=reply.text or "", tokens=tokens, latency_s=self.engine.clock() - began)
+        self._note(answer=reply.text or "", tokens=_used(reply), latency_s=self.engine.clock() - began)
 
     def _found(self, issues: tuple[Issue, ...]) -> None:
         if issues:
@@ -252,10 +246,10 @@ class _Request:
 
     async def _ask_judge(self, answer: str) -> None:
         """Ask at temperature 0, once more after a fault of the judge; two faults end the request without a score."""
-        if (
-            self.task.low_risk
-            and int(hashlib.sha256(self.task.question.encode()).hexdigest()[:8], 16) / 2**32 >= self.engine.sample
-        ):
+        share = (
+            int(hashlib.sha256(self.task.question.encode()).hexdigest()[:8], 16) / 2**32
+        )  # stable: the same task, the same lot
+        if self.task.low_risk and share >= self.engine.sample:
             raise _Stop("unverified")
         prompt = judge_messages(self.task, answer)
         for again in (False, True):
@@ -263,8 +257,7 @@ class _Request:
             self._note(judge_calls=self.attempts[-1].judge_calls + 1)
             try:
                 reply = await self._within(lambda: self.engine.judge(prompt, 0.0, self.engine.judge_max_tokens))
-                used = reply.usage.prompt_tokens + reply.usage.completion_tokens
-                self._note(judge_tokens=self.attempts[-1].judge_tokens + used)
+                self._note(judge_tokens=self.attempts[-1].judge_tokens + _used(reply))
                 verdict = read_verdict(reply, answer)
             except (JudgeError, JudgeFault):
                 self._note(judge_faults=self.attempts[-1].judge_faults + 1)
@@ -275,6 +268,10 @@ class _Request:
             found = diagnose((), verdict)
             self._note(verdict=verdict, diagnosis=found, passed=passes(verdict, found, threshold=self.engine.threshold))
             return
+
+
+def _used(reply: Reply) -> int:
+    return reply.usage.prompt_tokens + reply.usage.completion_tokens
 
 
 async def _drop(judging: asyncio.Future[None] | None) -> None:
