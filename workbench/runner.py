@@ -37,6 +37,7 @@ ParseRetry = Literal["feedback", "blind", "none"]
 LEDGER: Final = "ledger.db"
 MANIFEST: Final = "manifest.json"
 DIALOGUES: Final = "dialogues.jsonl"
+_OURS: Final = (MANIFEST, DIALOGUES, LEDGER, f"{LEDGER}-wal", f"{LEDGER}-shm", f"{LEDGER}-journal", ".write-test")
 
 
 def sync(work: Coroutine[Any, Any, T]) -> T:
@@ -330,7 +331,7 @@ def _folder(out: str | Path | None, config: dict[str, Any], *, resume: bool, fre
     if (folder / MANIFEST).exists():
         old = Run.open(folder).manifest["config"]
         if fresh:
-            for name in (MANIFEST, DIALOGUES, LEDGER, LEDGER + "-wal", LEDGER + "-shm"):
+            for name in _OURS:
                 (folder / name).unlink(missing_ok=True)
         elif not resume:
             raise SetupError(
@@ -340,8 +341,13 @@ def _folder(out: str | Path | None, config: dict[str, Any], *, resume: bool, fre
             raise RunMismatch(
                 f"'{out}' was made with another configuration ({', '.join(differences(config, old))}): choose another --out"
             )
-    elif folder.exists() and any(folder.iterdir()):
-        raise SetupError(f"'{out}' is not empty and is not a run directory: choose another --out")
+    elif folder.exists():
+        # A run killed before its manifest was written has made no call: what it left is nothing to keep.
+        left = {p.name: p for p in folder.iterdir()}
+        if set(left) - {*_OURS, *(f"{name}.part" for name in _OURS)}:
+            raise SetupError(f"'{out}' is not empty and is not a run directory: choose another --out")
+        for path in left.values():
+            path.unlink()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / ".write-test").touch()
