@@ -296,6 +296,19 @@ def test_the_retry_monitor_alarms_on_a_step_and_not_before() -> None:
     assert len(alarms) and alarms.min() >= 200 and alarms.min() < 260
 
 
+def test_the_command_line_runs_the_simulation_or_named_judges(monkeypatch: pytest.MonkeyPatch) -> None:
+    from workbench import study as studies
+
+    assert studies.from_cli("selfcheck", None, limit=20)["success [none]"].n == 20
+
+    async def answer(request: Any) -> Reply:
+        return Reply('{"score": 9, "passed": true}', usage=Usage(1, 1))
+
+    monkeypatch.setattr("workbench.judges.registry.judge", lambda name: SimpleNamespace(name=name, answer=answer))
+    got = studies.from_cli("selfcheck", None, judges=["a"], repeats=2, limit=3)
+    assert got["success [none]"].n == 6 and not got.simulated
+
+
 def test_a_real_endpoint_is_studied_through_the_same_path() -> None:
     async def generator(messages: Any, *_: Any) -> Reply:
         return Reply("It lasts four hours.", usage=Usage(50, 20))

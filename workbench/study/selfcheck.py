@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 
 from workbench import plots
+from workbench.judges import registry
 from workbench.judges.base import Reply, Usage
 from workbench.runner import sync
+from workbench.selfcheck.calibrate import LABELLED, load_labelled
 from workbench.selfcheck.checks import ErrorType, Task, texts
-from workbench.selfcheck.engine import Engine, Generate, Limits
+from workbench.selfcheck.engine import Engine, Generate, Limits, from_judge
 from workbench.selfcheck.engine import Result as Request
 from workbench.selfcheck.retry import Messages, Strategy
-from workbench.stats.estimate import number
 from workbench.stats.proportions import clopper_pearson, proportion
 from workbench.stats.resample import mean, seed_for
 from workbench.study.base import Number, Result, phrases, table
@@ -124,6 +125,15 @@ def selfcheck(
     return Result("selfcheck", frames, estimates, {"success": draw}, says, simulated)
 
 
+def from_cli(target: str | None, *, judges: Sequence[str] = (), repeats: int = 1, limit: int | None = None) -> Result:
+    """Simulated without judges; else the first one answers the tasks of *target* (labelled answers) and the last one judges."""
+    if not judges:
+        return selfcheck(n=limit or 300)
+    calls = [from_judge(registry.judge(name)) for name in judges]
+    tasks = list(dict.fromkeys(sample.task for sample in load_labelled(target or LABELLED)))[:limit]
+    return selfcheck(tasks * repeats, generator=calls[0], judge=calls[-1])
+
+
 def _facts(r: Request) -> dict[str, Any]:
     kinds = [a.diagnosis.error_types for a in r.attempts]
     scores = [a.rank[:2] for a in r.attempts]
@@ -178,5 +188,5 @@ def retry_monitor(retried: Sequence[bool], *, baseline: float, window: int = 50,
     for end in range(window, len(retried) + 1):
         k = int(sum(retried[end - window : end]))
         low = clopper_pearson(k, window, confidence=confidence)[0]
-        rows.append({"request": end - 1, "rate": k / window, "low": low, "alarm": low > baseline, "note": number(low)})
-    return pd.DataFrame(rows, columns=["request", "rate", "low", "alarm", "note"])
+        rows.append({"request": end - 1, "rate": k / window, "low": low, "alarm": low > baseline})
+    return pd.DataFrame(rows, columns=["request", "rate", "low", "alarm"])
