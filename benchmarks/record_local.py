@@ -56,11 +56,11 @@ def plan(dialogues: int, repeats: int, threads: int) -> list[tuple[str, wb.Doubl
         (
             "free",
             pipeline("smollm2-free", threads=threads, constrained=False, max_tokens=160),
-            max(3, dialogues // 5),
+            max(1, dialogues // 5),
             [wb.Arm()],
             repeats,
         ),
-        ("anchors", bound, max(3, dialogues // 5), ARMS, min(2, repeats)),
+        ("anchors", bound, max(1, dialogues // 5), ARMS, min(2, repeats)),
     ]
 
 

@@ -112,7 +112,8 @@ class LocalServer:
         )
         self._options = json.dumps({"threads": threads, "slots": slots, "context": context})
         self._process: subprocess.Popen[str] | None = None
-        self._address, self._lock = "", threading.Lock()
+        self._address = self.engine = ""
+        self._lock = threading.Lock()
         self._gates: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
         atexit.register(self.close)
 
@@ -129,6 +130,7 @@ class LocalServer:
         """``http://127.0.0.1:PORT`` of the healthy server; starts it if it does not run. JudgeSetupError names the log."""
         with self._lock:
             if self.pid is None:
+                self.close()  # the pipes of a child that died
                 self._start()
             return self._address
 
@@ -141,7 +143,7 @@ class LocalServer:
         assert child.stdout is not None
         alarm = threading.Timer(START_S, child.kill)
         alarm.start()
-        self._address = child.stdout.readline().strip()  # empty when the child ended
+        self._address, _, self.engine = child.stdout.readline().strip().partition(" ")  # empty when the child ended
         alarm.cancel()
         if not self._address or not self._healthy():
             self.close(keep_log=True)
@@ -282,7 +284,7 @@ class LocalJudge:
             except OSError as error:
                 raise JudgeError("api_error", f"the local model server did not start ({type(error).__name__})") from None
             reply = await self._remote(address, request).answer(request)
-        return replace(reply, fingerprint=_engine())
+        return replace(reply, fingerprint=server.engine)
 
     async def aclose(self) -> None:
         """Close the HTTP clients; the server may serve other judges and stops at exit."""
@@ -301,12 +303,6 @@ class LocalJudge:
                 json_mode=False, extra={"response_format": form} if self.constrained else {}, kind=self.kind,
             )  # fmt: skip
         return self._remotes[address, seed]
-
-
-def _engine() -> str:
-    from importlib import metadata
-
-    return f"xllamacpp-{metadata.version('xllamacpp')}"
 
 
 def _serve(gguf: str, options: Mapping[str, int]) -> None:
@@ -338,7 +334,7 @@ def _serve(gguf: str, options: Mapping[str, int]) -> None:
         server = xllamacpp.Server(params)
     except RuntimeError as error:
         sys.exit(f"Error: {error}")
-    print(server.listening_address, flush=True)
+    print(server.listening_address, f"xllamacpp-{xllamacpp.__version__}", flush=True)
     threading.Event().wait()
 
 

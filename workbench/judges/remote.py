@@ -142,7 +142,8 @@ class RemoteJudge:
         import httpx2
         from openai import AsyncOpenAI, DefaultAioHttpClient
 
-        http = DefaultAioHttpClient(verify=_tls(), limits=httpx2.Limits(max_connections=1000), follow_redirects=False)
+        here = urlsplit(self.base_url).hostname in ("127.0.0.1", "localhost", "::1")  # no proxy can reach this machine for us
+        http = DefaultAioHttpClient(verify=_tls(), limits=httpx2.Limits(max_connections=1000), follow_redirects=False, trust_env=not here)
         timeout = httpx2.Timeout(self.timeout_s)
         client = AsyncOpenAI(base_url=self.base_url, api_key=self.key(), max_retries=0, timeout=timeout, http_client=http)
         try:
