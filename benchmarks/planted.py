@@ -6,6 +6,8 @@ Severity ~ N(0, 1); gold = number of cuts below it; a judge sees severity + pers
 judges) + repeat noise (SD .3), moved by the share *w* towards an anchor. Every target names what its methods promise:
 ``approximate`` covers 93-97 % at 1,000 replicates, ``guaranteed`` at least 93 %, ``weak`` is known to miss and is flagged in
 the result, ``naive`` is wrong on purpose and must fail. Tests: ``size`` rejects a true null at most 6.4 % of the time.
+With some seventy bands of +-2 points a sound method falls outside one now and then, so a target that misses is measured once
+more on four times as many fresh replicates, and only that second result counts.
 """
 
 from __future__ import annotations
@@ -536,9 +538,12 @@ def _row(answer: Answer) -> tuple[float, float, float]:
     return tuple(math.nan if v is None else v for v in (answer.value, answer.low, answer.high))  # type: ignore[return-value]
 
 
-def measure(target: Target, replicates: int) -> pd.DataFrame:
-    """One row per method: coverage (or rejection rate), bias in SD of the estimate, mean width, share without interval."""
-    g = np.random.default_rng([20240601, zlib.crc32(target.name.encode())])
+def measure(target: Target, replicates: int, *, again: int = 0) -> pd.DataFrame:
+    """One row per method: coverage (or rejection rate), bias in SD of the estimate, mean width, share without interval.
+
+    Seeded by the target's name; *again* gives replicates of their own for a second look.
+    """
+    g = np.random.default_rng([20240601, zlib.crc32(target.name.encode()), again])
     made: dict[str, list[tuple[float, float, float]]] = {}
     for _ in range(replicates):
         for method, answer in target.draw(g).items():
@@ -553,7 +558,7 @@ def measure(target: Target, replicates: int) -> pd.DataFrame:
         sd = np.nanstd(x[:, 0])
         rows.append({"target": target.name, "method": method, "kind": target.kinds[method], "test": test, "truth": truth,
                      "rate": x[:, 0].mean() if test else covered.mean(), "bias_sd": 0.0 if test or sd == 0 else (np.nanmean(x[:, 0]) - truth) / sd,
-                     "width": math.nan if test else np.nanmean(x[:, 2] - x[:, 1]), "bare": 0.0 if test else bare.mean()})  # fmt: skip
+                     "replicates": replicates, "width": math.nan if test else np.nanmean(x[:, 2] - x[:, 1]), "bare": 0.0 if test else bare.mean()})  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -580,16 +585,16 @@ def verdict(row: Any, replicates: int) -> str:
     )
 
 
-def markdown(frame: pd.DataFrame, replicates: int) -> str:
+def markdown(frame: pd.DataFrame) -> str:
     """The table of docs/statistics.md."""
     lines = [
-        "| target | method | promise | coverage or rejection % | bias (SD) | mean width | no interval % |",
-        "|---|---|---|---|---|---|---|",
+        "| target | method | promise | replicates | coverage or rejection % | bias (SD) | mean width | no interval % |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for r in frame.itertuples():
         what = "" if r.test else f"{r.bias_sd:+.2f}"
         lines.append(
-            f"| {r.target} | {r.method} | {r.kind} | {100 * r.rate:.1f} | {what} | {'' if r.test else f'{r.width:.3f}'} | {'' if r.test else f'{100 * r.bare:.1f}'} |"
+            f"| {r.target} | {r.method} | {r.kind} | {r.replicates} | {100 * r.rate:.1f} | {what} | {'' if r.test else f'{r.width:.3f}'} | {'' if r.test else f'{100 * r.bare:.1f}'} |"
         )
     return "\n".join(lines)
 
@@ -606,10 +611,12 @@ def main(argv: list[str] | None = None) -> int:
             continue
         start = time.perf_counter()
         frame = measure(target, options.replicates)
+        if any(verdict(row, options.replicates) for row in frame.itertuples()):
+            frame = measure(target, 4 * options.replicates, again=1)
         frames.append(frame)
-        print(f"{target.name}  ({time.perf_counter() - start:.1f} s)")
+        print(f"{target.name}  ({time.perf_counter() - start:.1f} s, {frame['replicates'][0]} replicates)")
         for row in frame.itertuples():
-            why = verdict(row, options.replicates)
+            why = verdict(row, row.replicates)
             bad += bool(why)
             numbers = f"{100 * row.rate:6.1f} %" + (
                 "" if row.test else f"  bias {row.bias_sd:+.2f} SD  width {row.width:.4f}  bare {100 * row.bare:.1f} %"
@@ -619,7 +626,7 @@ def main(argv: list[str] | None = None) -> int:
         text = options.write.read_text("utf-8")
         head, rest = text.split("<!-- planted -->\n", 1)
         tail = rest.split("<!-- /planted -->", 1)[1]
-        table = markdown(pd.concat(frames), options.replicates)
+        table = markdown(pd.concat(frames))
         options.write.write_text(f"{head}<!-- planted -->\n{table}\n<!-- /planted -->{tail}", "utf-8")
     return 1 if bad else 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from workbench.stats.estimate import Estimate, to_frame, undefined
+from workbench.stats.estimate import Estimate, counted, to_frame, undefined
 from workbench.stats.proportions import codes, numbers, proportion
 from workbench.stats.resample import Seed, Statistic, bootstrap, family_sums, few, weights
 
@@ -124,13 +125,10 @@ PAIR_METRICS: dict[str, Statistic] = {
 
 def _explained(e: Estimate, metric: str, table: np.ndarray, raters: tuple[str, str]) -> Estimate:
     """Say why a pair's measure has no number, or one that means nothing."""
-    why = {
-        "positive agreement": "no positives: neither said critical",
-        "negative agreement": "no negatives: both always said critical",
-    }
+    why = {"positive agreement": "no positives: neither said critical", "negative agreement": "no negatives: both always did"}
     if e.value is None:
         reason = why.get(metric, "no variation: both raters are constant and equal") if table.sum() else "no complete pairs"
-        return undefined(e.name, reason, n=e.n, n_cluster=e.n_cluster, n_unknown=e.n_unknown, confidence=e.confidence)
+        return replace(e, reason=reason)
     t = _critical(table) if metric == "critical kappa" else table
     constant = [name for name, axis in zip(raters, (1, 0), strict=True) if (t.sum(axis) > 0).sum() == 1]
     return e.flagged("degenerate", f"constant rater: {' and '.join(constant)}") if "kappa" in metric and constant else e
@@ -155,17 +153,14 @@ def agreement_board(ratings: Mapping[str, Any], *, cluster: Any = None, seed: Se
         for metric, statistic in metrics.items():
             with np.errstate(all="ignore"):
                 draws = statistic(drawn)
-            board[metric, who] = bootstrap(
-                sums, statistic, name=f"{metric} {who}", n=n, n_unknown=size - n, confidence=confidence, draws=draws
-            )
+            counts_of: dict[str, Any] = {"n": n, "n_unknown": size - n, "confidence": confidence}
+            board[metric, who] = bootstrap(sums, statistic, name=f"{metric} {who}", draws=draws, **counts_of)
 
     for a, b in combinations(columns, 2):
         x, y, who = columns[a], columns[b], f"{a} ~ {b}"
         both = ~np.isnan(x + y)
-        same = np.where(both, x == y, np.nan)
-        board["agreement", who] = proportion(
-            same, name=f"agreement {who}", cluster=family, method="wilson", confidence=confidence
-        )
+        same, name = np.where(both, x == y, np.nan), f"agreement {who}"
+        board["agreement", who] = proportion(same, name=name, cluster=family, method="wilson", confidence=confidence)
         add(who, PAIR_METRICS, (x * K + y)[:, None, None] == np.arange(K * K).reshape(K, K), int(both.sum()))
         for metric in PAIR_METRICS:
             board[metric, who] = _explained(board[metric, who], metric, pair_table(x, y), (a, b))
@@ -183,12 +178,9 @@ def board_frame(board: Board) -> pd.DataFrame:
 
 
 def _mean_squares(x: np.ndarray) -> tuple[float, float, float]:
-    error = x - x.mean(1, keepdims=True) - x.mean(0) + x.mean()
-    return (
-        x.shape[1] * x.mean(1).var(ddof=1),
-        x.shape[0] * x.mean(0).var(ddof=1),
-        (error**2).sum() / ((x.shape[0] - 1) * (x.shape[1] - 1)),
-    )
+    """Mean squares of rows, columns and residual of a two-way layout."""
+    (n, k), error = x.shape, x - x.mean(1, keepdims=True) - x.mean(0) + x.mean()
+    return k * x.mean(1).var(ddof=1), n * x.mean(0).var(ddof=1), (error**2).sum() / ((n - 1) * (k - 1))
 
 
 def icc(scores: Any, *, confidence: float = 0.95) -> dict[str, Estimate]:
@@ -203,20 +195,11 @@ def icc(scores: Any, *, confidence: float = 0.95) -> dict[str, Estimate]:
     a, b = k * two / (n * (1 - two) or np.nan), 1 + k * two * (n - 1) / (n * (1 - two) or np.nan)
     v = (a * c + b * e) ** 2 / ((a * c) ** 2 / (k - 1) + (b * e) ** 2 / ((n - 1) * (k - 1)) or np.nan)
     f1, f2 = stats.f.ppf((1 + confidence) / 2, n - 1, v), stats.f.ppf((1 + confidence) / 2, v, n - 1)
-    low, high = (
-        n * (r - f1 * e) / (f1 * (k * c + (k * n - k - n) * e) + n * r),
-        n * (f2 * r - e) / (k * c + (k * n - k - n) * e + n * f2 * r),
-    )
+    rest = k * c + (k * n - k - n) * e
+    ends = {"icc2_1": (n * (r - f1 * e) / (f1 * rest + n * r), n * (f2 * r - e) / (rest + n * f2 * r))}
     values = ((r - within) / (r + (k - 1) * within), two, (r - e) / (r + (k - 1) * e), (r - e) / (r + (c - e) / n))
-    ends = dict.fromkeys(names, (None, None)) | {"icc2_1": (low, high)}
-    counts: dict[str, Any] = {
-        "confidence": confidence,
-        "n": n,
-        "n_cluster": n,
-        "n_unknown": lost,
-        "method": "two-way ANOVA, Shrout-Fleiss",
-    }
-    return {m: Estimate(m, value, *ends[m], **counts) for m, value in zip(names, values, strict=True)}
+    counts = counted(n, lost, confidence, n, "two-way ANOVA, Shrout-Fleiss")
+    return {m: Estimate(m, v, *ends.get(m, (None, None)), **counts) for m, v in zip(names, values, strict=True)}
 
 
 def crossed_mean(effects: Any, *, name: str, confidence: float = 0.95) -> Estimate:
@@ -226,20 +209,10 @@ def crossed_mean(effects: Any, *, name: str, confidence: float = 0.95) -> Estima
     """
     x = np.asarray(effects, float)
     if x.ndim != 2 or min(x.shape) < 2 or np.isnan(x).any():
-        missing = int(np.isnan(x).sum())
-        return undefined(
-            name, "needs a complete matrix of at least two raters and two items", n=x.size - missing, n_unknown=missing
-        )
+        reason = "needs a complete matrix of at least two raters and two items"
+        return undefined(name, reason, n=(~np.isnan(x)).sum(), n_unknown=np.isnan(x).sum())
     r, c, e = _mean_squares(x)
     half = stats.t.ppf((1 + confidence) / 2, len(x) - 1) * np.sqrt(max(r + c - e, r) / x.size)
-    out = Estimate(
-        name,
-        x.mean(),
-        x.mean() - half,
-        x.mean() + half,
-        confidence,
-        x.size,
-        x.shape[1],
-        method="crossed raters x items, t on raters",
-    )
+    counts = counted(x.size, 0, confidence, x.shape[1], "crossed raters x items, t on raters")
+    out = Estimate(name, x.mean(), x.mean() - half, x.mean() + half, **counts)
     return out.flagged("degenerate", "no variation at all") if half == 0 else few(out, x.shape[1])

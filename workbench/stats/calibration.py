@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import special
 
-from workbench.stats.estimate import Estimate, SignificanceTest, undefined
+from workbench.stats.estimate import Estimate, SignificanceTest, counted, undefined
 from workbench.stats.proportions import numbers, wilson
 from workbench.stats.resample import Seed, mean, standard_error
 
@@ -57,18 +57,10 @@ def calibration_error(y: Any, p: Any, *, bins: int = 10, mass: bool = True, n_re
     low, high = np.quantile(null, [0.025, 0.975])
     plain = Estimate("ECE", value, low, high, method=f"{label}; band of a calibrated judge", **counts)
     debiased = Estimate("ECE debiased", value - null.mean(), method=f"{label}, less the mean under calibration", **counts)
-    test = SignificanceTest(
-        "calibration", value, (1 + (null >= value - 1e-12).sum()) / (1 + n_resamples), method="consistency resampling", **counts
-    )
-    return (
-        (
-            plain.flagged("too_few", "under 1000 rows a perfectly calibrated judge shows an ECE above 0.03")
-            if len(a) < 1000
-            else plain
-        ),
-        debiased,
-        test,
-    )
+    p = (1 + (null >= value - 1e-12).sum()) / (1 + n_resamples)
+    if len(a) < 1000:
+        plain = plain.flagged("too_few", "under 1000 rows a perfectly calibrated judge shows an ECE above 0.03")
+    return plain, debiased, SignificanceTest("calibration", value, p, method="consistency resampling", **counts)
 
 
 def brier(y: Any, p: Any, *, cluster: Any = None, name: str = "Brier score") -> Estimate:
@@ -82,38 +74,28 @@ def _above(x: np.ndarray, others: np.ndarray) -> np.ndarray:
     return np.asarray((np.searchsorted(order, x) + np.searchsorted(order, x, "right")) / (2 * len(order)))
 
 
-def auc(
-    y: Any, score: Any, *, cluster: Any = None, name: str = "ROC AUC", confidence: float = 0.95, logit: bool = True
-) -> Estimate:
+def auc(y: Any, score: Any, *, cluster: Any = None, name: str = "ROC AUC", confidence: float = 0.95, logit: bool = True) -> Estimate:  # fmt: skip
     """Area under the ROC curve, DeLong interval (by clusters: Obuchowski), on the logit scale unless *logit* is false."""
     a, s = numbers(y), numbers(score)
     known = ~np.isnan(a + s)
     pos, neg = s[known & (a == 1)], s[known & (a == 0)]
-    counts: dict[str, Any] = {
-        "n": int(known.sum()),
-        "n_unknown": int((~known).sum()),
-        "confidence": confidence,
-        "method": "DeLong",
-    }
+    counts = counted(int(known.sum()), int((~known).sum()), confidence, method="DeLong")
     if not len(pos) or not len(neg):
         return undefined(name, "single class: the gold has no " + ("positives" if not len(pos) else "negatives"), **counts)
-    value = _above(pos, neg).mean()
-    place = np.zeros(len(a))
-    place[known & (a == 1)] = (_above(pos, neg) - value) / len(pos)
-    place[known & (a == 0)] = (1 - _above(neg, pos) - value) / len(neg)
+    up, down, place = _above(pos, neg), 1 - _above(neg, pos), np.zeros(len(a))
+    value = up.mean()
+    place[known & (a == 1)], place[known & (a == 0)] = (up - value) / len(pos), (down - value) / len(neg)
     if cluster is None:
-        variance = _above(pos, neg).var(ddof=min(1, len(pos) - 1)) / len(pos) + _above(neg, pos).var(
-            ddof=min(1, len(neg) - 1)
-        ) / len(neg)
+        variance = sum(v.var(ddof=min(1, len(v) - 1)) / len(v) for v in (up, down))
     else:
         variance = (standard_error(place, cluster) * len(place)) ** 2
-    half = stats.norm.ppf((1 + confidence) / 2) * np.sqrt(variance)
-    out = Estimate(name, value, max(0.0, value - half), min(1.0, value + half), **counts)
+    half = special.ndtri((1 + confidence) / 2) * np.sqrt(variance)
     if not 0 < value < 1 or not half > 0:
         return Estimate(name, value, **counts).flagged("degenerate", "complete separation or no variation: no interval")
+    ends = value + np.array([-half, half])
     if logit:
-        centre, width = np.log(value / (1 - value)), half / (value * (1 - value))
-        out = Estimate(name, value, 1 / (1 + np.exp(width - centre)), 1 / (1 + np.exp(-width - centre)), **counts)
+        ends = special.expit(special.logit(value) + np.array([-half, half]) / (value * (1 - value)))
+    out = Estimate(name, value, *np.clip(ends, 0, 1), **counts)
     return out.flagged("too_few", f"{len(pos)} positives: rely on exact rates at chosen points") if len(pos) < 30 else out
 
 
@@ -124,13 +106,8 @@ def average_precision(y: Any, score: Any, *, name: str = "average precision") ->
     a, s, lost = _pairs(y, score)
     if not len(a) or not 0 < a.mean() < 1:
         return undefined(name, "single class or no rows", n=len(a), n_unknown=lost)
-    return Estimate(
-        name,
-        average_precision_score(a, s),
-        n=len(a),
-        n_unknown=lost,
-        method=f"baseline {a.mean():.3g}; interval by bootstrap_rows",
-    )
+    method = f"baseline {a.mean():.3g}; interval by bootstrap_rows"
+    return Estimate(name, average_precision_score(a, s), n=len(a), n_unknown=lost, method=method)
 
 
 def cost(y: Any, p: Any, thresholds: Any, *, cost_fn: float, cost_fp: float = 1.0) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, special, stats
 
-from workbench.stats.estimate import Estimate, undefined
+from workbench.stats.estimate import Estimate, counted, undefined
 from workbench.stats.proportions import codes, numbers, proportion
 from workbench.stats.resample import Seed, bootstrap, family_sums, standard_error
 
@@ -18,20 +18,15 @@ def joint_normal(h: Any, k: Any, rho: Any) -> np.ndarray:
     h, k, r = np.broadcast_arrays(*(np.asarray(v, float) for v in (h, k, rho)))
     h, k = np.where(np.abs(h) < 1e-12, 1e-12, h), np.where(np.abs(k) < 1e-12, 1e-12, k)
     root = np.sqrt(np.maximum((1 - r) * (1 + r), 1e-300))
-    apart = np.where(h * k < 0, 0.5, 0.0)
-    out = (
-        (stats.norm.cdf(h) + stats.norm.cdf(k)) / 2
-        - special.owens_t(h, (k / h - r) / root)
-        - special.owens_t(k, (h / k - r) / root)
-        - apart
-    )
-    low, high = stats.norm.cdf(np.minimum(h, k)), np.maximum(stats.norm.cdf(h) + stats.norm.cdf(k) - 1, 0)
+    half = (special.ndtr(h) + special.ndtr(k)) / 2 - np.where(h * k < 0, 0.5, 0.0)
+    out = half - special.owens_t(h, (k / h - r) / root) - special.owens_t(k, (h / k - r) / root)
+    low, high = special.ndtr(np.minimum(h, k)), np.maximum(special.ndtr(h) + special.ndtr(k) - 1, 0)
     return np.asarray(np.where(r >= 1, low, np.where(r <= -1, high, out)))
 
 
 def copula_joint(p1: Any, p2: Any, rho: Any) -> np.ndarray:
     """Probability that two errors of rates p1, p2 in (0, 1) coincide under a Gaussian copula; broadcasts."""
-    return joint_normal(stats.norm.ppf(p1), stats.norm.ppf(p2), rho)
+    return joint_normal(special.ndtri(p1), special.ndtri(p2), rho)
 
 
 def t_copula_joint(p: float, rho: Any, *, df: int = 4, nodes: int = 96) -> np.ndarray:
@@ -71,8 +66,7 @@ def error_dependence(first: Any, second: Any, *, cluster: Any = None, seed: Seed
     known = ~np.isnan(a + b)
     family = None if cluster is None else codes(codes(cluster, len(a))[known], int(known.sum()))
     lost, a, b = int((~known).sum()), a[known], b[known]
-    groups = 0 if family is None else len(set(family))
-    counts: dict[str, Any] = {"n": len(a), "n_cluster": groups, "n_unknown": lost, "confidence": confidence}
+    counts = counted(len(a), lost, confidence, 0 if family is None else len(set(family)))
 
     def rate(key: str, hits: np.ndarray, among: np.ndarray | None = None) -> Estimate:
         within = np.ones(len(a), bool) if among is None else among
@@ -88,38 +82,24 @@ def error_dependence(first: Any, second: Any, *, cluster: Any = None, seed: Seed
         return out | {key: undefined(key, "one of the judges never or always errs here", **counts) for key in rest}
     cells = np.column_stack([a * b, a * (1 - b), (1 - a) * b, (1 - a) * (1 - b)])
     q = (cells.sum(0) + add) / (len(a) + 4 * add)
-    gradient = (
-        np.array([1 / q[0] - 1 / (q[0] + q[1]) - 1 / (q[0] + q[2]), -1 / (q[0] + q[1]), -1 / (q[0] + q[2]), 0.0])
-        if q[0]
-        else np.zeros(4)
-    )
-    spread = (gradient**2 * q).sum() - (gradient * q).sum() ** 2
-    se = float(
-        np.sqrt(spread / len(a)) if family is None else max(np.sqrt(spread / len(a)), standard_error(cells @ gradient, family))
-    )
-    half = stats.norm.ppf((1 + confidence) / 2) * se
-    centre = np.log(q[0] / ((q[0] + q[1]) * (q[0] + q[2]))) if q[0] else np.nan
+    with np.errstate(all="ignore"):  # without joint errors and without *add* there is no interval
+        row, column = q[0] + q[1], q[0] + q[2]
+        gradient = np.array([1 / q[0] - 1 / row - 1 / column, -1 / row, -1 / column, 0.0])
+        se = np.sqrt(((gradient**2 * q).sum() - (gradient * q).sum() ** 2) / len(a))
+        se = se if family is None else max(se, standard_error(cells @ gradient, family))
+        low, high = q[0] / (row * column) * np.exp(np.array([-1, 1]) * special.ndtri((1 + confidence) / 2) * se)
     p_max = np.sqrt(min(p1, p2) * (1 - max(p1, p2)) / (max(p1, p2) * (1 - min(p1, p2))))
     c = cells.sum(0) + (0.5 if (cells.sum(0) == 0).any() else 0.0)
     ratio = c[0] * c[3] / (c[1] * c[2])
-    lift = Estimate(
-        "lift",
-        p12 / (p1 * p2),
-        np.exp(centre - half) if p12 else 0.0,
-        np.exp(centre + half),
-        method=f"log interval, +{add:g} per cell",
-        **counts,
-    )
+    counts["method"] = f"log interval, +{add:g} per cell"
+    lift = Estimate("lift", p12 / (p1 * p2), low if p12 else 0.0, high, **counts)
+    counts["method"] = "with 0.5 per cell" if (cells.sum(0) == 0).any() else ""
     out |= {key: Estimate(key, value, **counts) for key, value in {
         "phi_max": p_max, "odds_ratio": ratio, "yule_q": (ratio - 1) / (ratio + 1),
         "tetrachoric": tetrachoric(p1, p2, p12), "effective_judges": effective_judges(p1, p2, p12)}.items()}  # fmt: skip
     out["lift"] = lift.flagged("too_few", "no joint errors: an upper bound only") if not p12 else lift
-    sums = family_sums(cells, family)
-    return out | {
-        "phi": bootstrap(
-            sums, _phi, name="phi", seed=seed, n=len(a), n_unknown=lost, confidence=confidence, n_resamples=n_resamples
-        )
-    }
+    options: dict[str, Any] = {"seed": seed, "n_resamples": n_resamples, "n": len(a), "n_unknown": lost, "confidence": confidence}
+    return out | {"phi": bootstrap(family_sums(cells, family), _phi, name="phi", **options)}
 
 
 def latent_correlation(first: Any, second: Any, *, cluster: Any = None, seed: Seed = 0, n_resamples: int = 2000, name: str = "latent error correlation") -> Estimate:  # fmt: skip
@@ -134,17 +114,13 @@ def latent_correlation(first: Any, second: Any, *, cluster: Any = None, seed: Se
     columns = [a * 0 + 1, a, b, a * a, b * b, a * b, x.var(1, ddof=1) / x.shape[1], y.var(1, ddof=1) / y.shape[1]]
 
     def correlation(s: np.ndarray) -> np.ndarray:
-        n, a, b, aa, bb, ab, u, v = np.moveaxis(s, -1, 0)
+        n = s[..., 0]
+        a, b, aa, bb, ab, u, v = np.moveaxis(s[..., 1:] / n[..., None], -1, 0)
         bessel = n / (n - 1)
-        return np.asarray(
-            bessel
-            * (ab / n - a * b / n**2)
-            / np.sqrt((bessel * (aa / n - a**2 / n**2) - u / n) * (bessel * (bb / n - b**2 / n**2) - v / n))
-        )
+        return np.asarray(bessel * (ab - a * b) / np.sqrt((bessel * (aa - a * a) - u) * (bessel * (bb - b * b) - v)))
 
-    return bootstrap(
-        family_sums(np.column_stack(columns), cluster), correlation, name=name, seed=seed, n=len(x), n_resamples=n_resamples
-    )
+    sums = family_sums(np.column_stack(columns), cluster)
+    return bootstrap(sums, correlation, name=name, seed=seed, n=len(x), n_resamples=n_resamples)
 
 
 def fair_comparison(fpr: float, sensitivity: float, rho: float) -> dict[str, float]:
@@ -154,9 +130,9 @@ def fair_comparison(fpr: float, sensitivity: float, rho: float) -> dict[str, flo
     fpr_stricter, fpr_mean_score (both at that sensitivity), gain (fpr_stricter / fpr), fpr_retuned (AND loosened until
     it keeps the single judge's sensitivity).
     """
-    distance = stats.norm.ppf(sensitivity) - stats.norm.ppf(fpr)
+    distance = special.ndtri(sensitivity) - special.ndtri(fpr)
     s, f = float(copula_joint(sensitivity, sensitivity, rho)), float(copula_joint(fpr, fpr, rho))
-    stricter, pooled = (float(stats.norm.cdf(stats.norm.ppf(s) - distance * scale)) for scale in (1.0, np.sqrt(2 / (1 + rho))))
+    stricter, pooled = (float(special.ndtr(special.ndtri(s) - distance * scale)) for scale in (1.0, np.sqrt(2 / (1 + rho))))
     z = optimize.brentq(lambda v: float(joint_normal(v, v, rho)) - sensitivity, -6, 8)
     return {"sensitivity": s, "fpr": f, "fpr_stricter": stricter, "fpr_mean_score": pooled, "gain": stricter / f,
             "fpr_retuned": float(joint_normal(z - distance, z - distance, rho))}  # fmt: skip
@@ -166,6 +142,5 @@ def ppv(sensitivity: float, fpr: float, prevalence: Any) -> pd.DataFrame:
     """Positive predictive value over *prevalence* in (0, 1): columns prevalence, ppv; missing where nothing is called positive."""
     prevalence = np.atleast_1d(np.asarray(prevalence, float))
     called = prevalence * sensitivity + (1 - prevalence) * fpr
-    return pd.DataFrame(
-        {"prevalence": prevalence, "ppv": np.where(called > 0, prevalence * sensitivity / np.maximum(called, 1e-300), np.nan)}
-    )
+    value = np.where(called > 0, prevalence * sensitivity / np.maximum(called, 1e-300), np.nan)
+    return pd.DataFrame({"prevalence": prevalence, "ppv": value})

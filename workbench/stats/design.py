@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from workbench.stats.estimate import Estimate, SignificanceTest
 from workbench.stats.proportions import proportion, wilson
@@ -32,13 +32,13 @@ def n_for_paired_effect(dz: float, *, power: float = 0.8, alpha: float = 0.05) -
 
 def n_for_mcnemar(discordance: float, difference: float, *, power: float = 0.8, alpha: float = 0.05) -> int:
     """Dialogues for McNemar's test: *discordance* = share of discordant pairs, *difference* = difference of the two rates."""
-    za, zb = stats.norm.ppf(1 - alpha / 2), stats.norm.ppf(power)
+    za, zb = special.ndtri(1 - alpha / 2), special.ndtri(power)
     return math.ceil(float((za * math.sqrt(discordance) + zb * math.sqrt(discordance - difference**2)) ** 2 / difference**2))
 
 
 def n_for_equivalence(margin: float, sd: float, *, power: float = 0.8, alpha: float = 0.05) -> int:
     """Dialogues for two one-sided tests to show a true zero within +- *margin*, differences having deviation *sd*."""
-    return math.ceil(float(((stats.norm.ppf(1 - alpha) + stats.norm.ppf((1 + power) / 2)) * sd / margin) ** 2))
+    return math.ceil(float(((special.ndtri(1 - alpha) + special.ndtri((1 + power) / 2)) * sd / margin) ** 2))
 
 
 def repeat_factor(icc: float, repeats: int) -> float:

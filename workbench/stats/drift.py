@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from scipy import optimize, stats
+from scipy import optimize, special, stats
 
 from workbench.stats.agreement import K, ranks
 from workbench.stats.estimate import Estimate, SignificanceTest, not_applicable
@@ -15,6 +15,8 @@ from workbench.stats.proportions import numbers
 from workbench.stats.resample import Seed, mean
 
 Kind = Literal["cusum", "ewma"]
+Unknowns = Literal["level", "dropped"]
+Spending = Literal["linear", "obrien_fleming"]
 
 
 def _one_hot(levels: Any) -> np.ndarray:
@@ -24,7 +26,7 @@ def _one_hot(levels: Any) -> np.ndarray:
     return np.asarray(np.where(np.isnan(x), K, x)[:, :, None] == np.arange(K + 1), float)
 
 
-def flips_by_dialogue(levels: Any, *, unknown: Literal["level", "dropped"] = "level") -> np.ndarray:
+def flips_by_dialogue(levels: Any, *, unknown: Unknowns = "level") -> np.ndarray:
     """Share of pairs of repeats that differ, per dialogue, (n,): 1 - sum n_k(n_k-1) / (R(R-1)); NaN under two repeats."""
     c = _one_hot(levels).sum(1)
     c = c if unknown == "level" else c[:, :K]
@@ -32,25 +34,21 @@ def flips_by_dialogue(levels: Any, *, unknown: Literal["level", "dropped"] = "le
     return np.asarray(np.where(r > 1, 1 - (c * (c - 1)).sum(1) / np.maximum(r * (r - 1), 1), np.nan))
 
 
-def flip_rate(
-    levels: Any, *, cluster: Any = None, name: str = "flip rate", unknown: Literal["level", "dropped"] = "level"
-) -> Estimate:
+def flip_rate(levels: Any, *, cluster: Any = None, name: str = "flip rate", unknown: Unknowns = "level") -> Estimate:
     """Mean pairwise flip rate over dialogues, (n, R) levels; independent of R, so it may be compared across R."""
     return mean(flips_by_dialogue(levels, unknown=unknown), name=name, cluster=cluster)
 
 
-def excess_flips(
-    before: Any, after: Any, *, cluster: Any = None, name: str = "excess flips", n_resamples: int = 999, seed: Seed = 0
-) -> tuple[Estimate, SignificanceTest]:
+def excess_flips(before: Any, after: Any, *, cluster: Any = None, name: str = "excess flips", n_resamples: int = 999,
+                 seed: Seed = 0) -> tuple[Estimate, SignificanceTest]:  # fmt: skip
     """Flips between two snapshots beyond repeat noise, and the exact test that labels do not matter within a dialogue.
 
     before (n, R1), after (n, R2), both with at least two repeats. Zero when nothing changed, whatever the noise.
     """
     a, b = _one_hot(before), _one_hot(after)
     if min(a.shape[1], b.shape[1]) < 2:
-        return not_applicable(name, "needs two repeats on each side"), SignificanceTest(
-            name, status="undefined", reason="needs two repeats"
-        )
+        why = "needs two repeats on each side"
+        return not_applicable(name, why), SignificanceTest(name, status="undefined", reason=why)
 
     def excess(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         (c, r), (d, s) = (x.sum(1), x.shape[1]), (y.sum(1), y.shape[1])
@@ -60,10 +58,8 @@ def excess_flips(
     rng, pooled, observed = np.random.default_rng(seed), np.concatenate([a, b], axis=1), excess(a, b)
     reach = sum(excess(*np.split(rng.permuted(pooled.argmax(2), axis=1)[:, :, None] == np.arange(K + 1), [a.shape[1]], axis=1)).mean()
                 >= observed.mean() - 1e-12 for _ in range(n_resamples))  # fmt: skip
-    test = SignificanceTest(
-        name, observed.mean(), (1 + reach) / (1 + n_resamples), n=len(a), method="permutation within dialogue"
-    )
-    return mean(observed, name=name, cluster=cluster), test
+    p, method = (1 + reach) / (1 + n_resamples), "permutation within dialogue"
+    return mean(observed, name=name, cluster=cluster), SignificanceTest(name, observed.mean(), p, n=len(a), method=method)
 
 
 def slopes(values: Any) -> np.ndarray:
@@ -132,8 +128,8 @@ def cusum_arl(k: float, h: float, *, shift: float = 0.0, nodes: int = 80) -> flo
     x, w = np.polynomial.legendre.leggauss(nodes)
     x, w = (x + 1) * h / 2, w * h / 2
     kernel = stats.norm.pdf(x[None, :] - x[:, None] + k - shift) * w
-    system = np.eye(nodes + 1) - np.block([[stats.norm.cdf(k - shift), stats.norm.pdf(x + k - shift) * w],
-                                           [stats.norm.cdf(k - shift - x)[:, None], kernel]])  # fmt: skip
+    system = np.eye(nodes + 1) - np.block([[special.ndtr(k - shift), stats.norm.pdf(x + k - shift) * w],
+                                           [special.ndtr(k - shift - x)[:, None], kernel]])  # fmt: skip
     return float(np.linalg.solve(system, np.ones(nodes + 1))[0])
 
 
@@ -143,7 +139,7 @@ def cusum_limit(arl: float, *, k: float = 0.5) -> float:
 
 
 def monitor_limit(kind: Kind, *, looks: int, false_alarm: float, baseline_runs: int | None, k: float = 0.5, lam: float = 0.2,
-                  n_simulations: int = 100_000, seed: Seed = 0) -> float:  # fmt: skip
+                  n_simulations: int = 50_000, seed: Seed = 0) -> float:  # fmt: skip
     """Limit with P(any alarm in *looks* | no drift) = *false_alarm*, two-sided; the noise of a baseline whose mean and SD
     come from *baseline_runs* runs is part of the simulation (None: known baseline)."""
     rng = np.random.default_rng(seed)
@@ -170,12 +166,8 @@ def monitor(baseline: Any, current: Any, *, looks: int = 20, false_alarm: float 
     known, base = ~np.isnan(x), base[~np.isnan(base)]
     sd = base.std(ddof=1) if len(base) > 1 else float("nan")
     frame = pd.DataFrame({"look": np.arange(1, len(x) + 1), "value": x})
-    frame.attrs = {
-        "alarm_at": None,
-        "baseline_mean": base.mean() if len(base) else None,
-        "baseline_sd": sd,
-        "false_alarm": false_alarm,
-    }
+    centre = base.mean() if len(base) else None
+    frame.attrs = {"alarm_at": None, "baseline_mean": centre, "baseline_sd": sd, "false_alarm": false_alarm}
     if len(base) < 3 or not sd > 1e-12 or len(x) > looks:
         status = "too_few" if len(base) < 3 else "not_applicable" if len(x) <= looks else "undefined"
         reason = {"too_few": "needs three baseline runs", "not_applicable": "the baseline never varies: any change is a change",
@@ -191,14 +183,14 @@ def monitor(baseline: Any, current: Any, *, looks: int = 20, false_alarm: float 
     return frame
 
 
-def spend(alpha: float, looks: int, *, spending: Literal["linear", "obrien_fleming"] = "linear") -> np.ndarray:
+def spend(alpha: float, looks: int, *, spending: Spending = "linear") -> np.ndarray:
     """Alpha available at each look (looks,), summing to *alpha* (Lan and DeMets 1983)."""
     t = np.arange(1, looks + 1) / looks
-    total = alpha * t if spending == "linear" else 2 * stats.norm.sf(stats.norm.ppf(1 - alpha / 2) / np.sqrt(t))
+    total = alpha * t if spending == "linear" else 2 * stats.norm.sf(special.ndtri(1 - alpha / 2) / np.sqrt(t))
     return np.diff(total, prepend=0.0)
 
 
-def exact_looks(baseline: Any, current: Any, *, looks: int = 20, alpha: float = 0.05, spending: Literal["linear", "obrien_fleming"] = "linear",
+def exact_looks(baseline: Any, current: Any, *, looks: int = 20, alpha: float = 0.05, spending: Spending = "linear",
                 n_simulations: int = 1000, seed: Seed = 0) -> pd.DataFrame:  # fmt: skip
     """Categorical levels on a frozen probe set: baseline (n,), current (n, T); an exact sign test of moves up against down per look.
 
@@ -207,12 +199,13 @@ def exact_looks(baseline: Any, current: Any, *, looks: int = 20, alpha: float = 
     """
     cells = np.column_stack([np.asarray(baseline, dtype=object), np.asarray(current, dtype=object)])
     x = ranks(cells.ravel()).reshape(cells.shape)
-    budget = spend(alpha, looks, spending=spending)[: x.shape[1] - 1]
+    # looks beyond the declared ones have no alpha left
+    budget = np.pad(spend(alpha, looks, spending=spending), (0, len(x.T)))[: len(x.T) - 1]
 
     def p_values(levels: np.ndarray) -> tuple[np.ndarray, ...]:
         move = np.nan_to_num(np.sign(levels[..., 1:] - levels[..., :1]))
         up, down = (move > 0).sum(-2), (move < 0).sum(-2)
-        return up, down, np.minimum(1.0, 2 * stats.binom.cdf(np.minimum(up, down), up + down, 0.5))
+        return up, down, np.minimum(1.0, 2 * special.bdtr(np.minimum(up, down), up + down, 0.5))
 
     up, down, p = p_values(x)
     rng = np.random.default_rng(seed)

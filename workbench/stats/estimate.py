@@ -107,6 +107,11 @@ class SignificanceTest:
         return f"{self.name} {p}{adjusted}{_tail(self)}" + (f" - {self.reason}" if self.reason else "")
 
 
+def counted(n: int, n_unknown: int = 0, confidence: float = 0.95, n_cluster: int = 0, method: str = "") -> dict[str, Any]:
+    """The denominators of an estimate, as its keyword arguments."""
+    return {"n": n, "n_unknown": n_unknown, "confidence": confidence, "n_cluster": n_cluster, "method": method}
+
+
 def undefined(name: str, reason: str, **counts: Any) -> Estimate:
     """An estimate that does not exist for these data."""
     return Estimate(name, status="undefined", reason=reason, **counts)

@@ -83,10 +83,8 @@ def max_t(differences: Any, *, names: Sequence[str], cluster: Any = None, n_resa
     sums = sums[(sums != 0).any(1)]
     counts: dict[str, Any] = {"n": known.sum(), "n_unknown": (~known).sum()}
     if not len(sums):
-        return [
-            SignificanceTest(m, 0, 1.0, status="degenerate", reason="no unit differs", method="sign flip", **counts)
-            for m in names
-        ]
+        none = SignificanceTest("", 0, 1.0, status="degenerate", reason="no unit differs", method="sign flip", **counts)
+        return [replace(none, name=m) for m in names]
     flips, how = _flips(len(sums), n_resamples, seed)
     scale = np.sqrt((sums**2).sum(0))
     t = np.abs(flips @ sums) / np.where(scale > 0, scale, 1.0)
@@ -108,9 +106,7 @@ def signed_rank(differences: Any, *, name: str = "signed rank") -> SignificanceT
     ranks = stats.rankdata(np.abs(d))[d != 0]
     w = ranks[d[d != 0] > 0].sum()
     if not len(ranks):
-        return SignificanceTest(
-            name, 0, 1.0, n=len(d), n_unknown=lost, status="degenerate", reason="no pair differs", method="Pratt exact"
-        )
+        return SignificanceTest(name, 0, 1.0, n=len(d), n_unknown=lost, status="degenerate", reason="no pair differs")
     law = np.ones(1)
     for r in (2 * ranks).astype(int):
         law = (np.r_[law, np.zeros(r)] + np.r_[np.zeros(r), law]) / 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from workbench.stats.estimate import Estimate, undefined
 from workbench.stats.proportions import numbers
@@ -31,7 +31,7 @@ def rogan_gladen(
     counts: dict[str, Any] = {"n": n, "confidence": confidence}
     if not min(n, n_pos, n_neg):
         return undefined(name, "needs unlabelled rows and labelled rows of both classes", **counts)
-    z, ap, se, sp = stats.norm.ppf((1 + confidence) / 2), k / n, tp / n_pos, tn / n_neg
+    z, ap, se, sp = special.ndtri((1 + confidence) / 2), k / n, tp / n_pos, tn / n_neg
     if se + sp <= 1:
         return undefined(name, "sensitivity + specificity <= 1: the judge carries no information", **counts)
     raw = (ap + sp - 1) / (se + sp - 1)
@@ -70,7 +70,7 @@ def ppi_mean(truth: Any, labelled: Any, unlabelled: Any, *, tuned: bool = True, 
     lam = min(max(float(np.cov(y, f, ddof=0)[0, 1] / ((1 + len(y) / len(u)) * spread)), 0.0), 1.0) if spread > 0 else 0.0
     lam = lam if tuned else 1.0
     value, half = lam * u.mean() + (y - lam * f).mean(), np.sqrt(lam**2 * u.var() / len(u) + (y - lam * f).var() / len(y))
-    half *= stats.norm.ppf((1 + confidence) / 2)
+    half *= special.ndtri((1 + confidence) / 2)
     method = f"PPI++ lambda {lam:.3f}" if tuned else "PPI"
     out = Estimate(name, value, value - half, value + half, confidence, len(y) + len(u), 0, lost, method=method)
     if half < 1e-12:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import special, stats
 
 from workbench.stats.estimate import Estimate, SignificanceTest, number, undefined
 
@@ -32,7 +32,7 @@ def codes(cluster: Any, n: int) -> np.ndarray:
 
 def wilson(k: float, n: float, *, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson score interval of k/n; k and n may be effective (real) counts. Needs n > 0."""
-    z, p = stats.norm.ppf((1 + confidence) / 2), k / n
+    z, p = special.ndtri((1 + confidence) / 2), k / n
     centre, half = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     low, high = (centre - half) / (1 + z * z / n), (centre + half) / (1 + z * z / n)
     return 0.0 if k <= 0 else max(0.0, float(low)), 1.0 if k >= n else min(1.0, float(high))
@@ -41,13 +41,13 @@ def wilson(k: float, n: float, *, confidence: float = 0.95) -> tuple[float, floa
 def clopper_pearson(k: float, n: float, *, confidence: float = 0.95) -> tuple[float, float]:
     """Exact interval of k/n (never under-covers); k and n may be effective (real) counts. Needs n > 0."""
     tail = (1 - confidence) / 2
-    low = 0.0 if k <= 0 else float(stats.beta.ppf(tail, k, n - k + 1))
-    return low, 1.0 if k >= n else float(stats.beta.ppf(1 - tail, k + 1, n - k))
+    low = 0.0 if k <= 0 else float(special.betaincinv(k, n - k + 1, tail))
+    return low, 1.0 if k >= n else float(special.betaincinv(k + 1, n - k, 1 - tail))
 
 
 def upper_bound(k: float, n: float, *, confidence: float = 0.95) -> float:
     """One-sided exact upper bound of k/n; with k = 0 it is ``1 - (1 - confidence) ** (1 / n)``."""
-    return 1.0 if k >= n else float(stats.beta.ppf(confidence, k + 1, n - k))
+    return 1.0 if k >= n else float(special.betaincinv(k + 1, n - k, confidence))
 
 
 def design_effect(values: Any, cluster: Any) -> float:
@@ -95,7 +95,7 @@ def proportion(
         return proportion_of(k, n, name=name, method=method, confidence=confidence, n_unknown=missing)
     c = codes(codes(cluster, len(y))[known], n)
     groups, deff, tail = int(c.max()) + 1, design_effect(y[known], c), (1 + confidence) / 2
-    shrink = (stats.t.ppf(tail, max(n - 1, 1)) / stats.t.ppf(tail, max(groups - 1, 1))) ** 2
+    shrink = (special.stdtrit(max(n - 1, 1), tail) / special.stdtrit(max(groups - 1, 1), tail)) ** 2
     rows = float(groups) if np.isnan(deff) else min(n, n / deff * shrink)
     note = ", families as rows" if np.isnan(deff) else f", n_eff {rows:.0f}"
     out = _interval(name, k, n, rows, method, note, n_cluster=groups, n_unknown=missing, confidence=confidence)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import sparse, stats
+from scipy import sparse, special, stats
 
-from workbench.stats.estimate import Estimate, undefined
+from workbench.stats.estimate import Estimate, counted, undefined
 from workbench.stats.proportions import codes, numbers
 
 Seed = int | Sequence[int] | np.random.SeedSequence
@@ -56,9 +56,9 @@ def weights(groups: int, n_resamples: int = 2000, *, seed: Seed, strata: Any = N
 def _limits(point: float, draws: np.ndarray, jackknife: np.ndarray | None, confidence: float) -> np.ndarray:
     tails = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
     if jackknife is not None:
-        z0 = stats.norm.ppf(np.clip(((draws < point).mean() + (draws <= point).mean()) / 2, 1e-4, 1 - 1e-4))
-        u, z = jackknife.mean() - jackknife, z0 + stats.norm.ppf(tails)
-        tails = stats.norm.cdf(z0 + z / (1 - (u**3).sum() / (6 * max((u**2).sum(), 1e-300) ** 1.5) * z))
+        z0 = special.ndtri(np.clip(((draws < point).mean() + (draws <= point).mean()) / 2, 1e-4, 1 - 1e-4))
+        u, z = jackknife.mean() - jackknife, z0 + special.ndtri(tails)
+        tails = special.ndtr(z0 + z / (1 - (u**3).sum() / (6 * max((u**2).sum(), 1e-300) ** 1.5) * z))
     return np.asarray(np.quantile(draws, tails))
 
 
@@ -73,29 +73,22 @@ def bootstrap(
     shared ``weights``. More than 1 % undefined resamples, or no variation at all, leave the value without interval.
     """
     t = np.asarray(totals, float)
-    counts: dict[str, Any] = {
-        "n": len(t) if n is None else n,
-        "n_cluster": len(t),
-        "n_unknown": n_unknown,
-        "confidence": confidence,
-    }
+    counts = counted(len(t) if n is None else n, n_unknown, confidence, len(t))
     with np.errstate(all="ignore"):
         point = float(statistic(t.sum(0))) if len(t) else np.nan
         if not np.isfinite(point):
             return undefined(name, "the statistic does not exist for these data", **counts)
-        draws = np.asarray(
-            statistic(np.tensordot(weights(len(t), n_resamples, seed=seed, strata=strata), t, 1)) if draws is None else draws,
-            float,
-        )
+        if draws is None:
+            draws = statistic(np.tensordot(weights(len(t), n_resamples, seed=seed, strata=strata), t, 1))
         jackknife = np.asarray(statistic(t.sum(0) - t)) if bca else None
-    out = Estimate(name, point, method=f"cluster bootstrap {'BCa' if bca else 'percentile'}, {len(draws)} resamples", **counts)
-    good = draws[np.isfinite(draws)]
+    counts["method"] = f"cluster bootstrap {'BCa' if bca else 'percentile'}, {len(draws)} resamples"
+    out, good = Estimate(name, point, **counts), np.asarray(draws)[np.isfinite(draws)]
     if len(good) < 0.99 * len(draws):
         return out.flagged("degenerate", f"{100 * (1 - len(good) / len(draws)):.0f} % of resamples are undefined: no interval")
     if np.ptp(good) < 1e-12 or (jackknife is not None and not np.isfinite(jackknife).all()):
         return out.flagged("degenerate", "every resample gives the same value, or one cluster carries it: no interval")
     low, high = _limits(point, good, jackknife, confidence)
-    return few(Estimate(name, point, low, high, method=out.method, **counts), len(t))
+    return few(Estimate(name, point, low, high, **counts), len(t))
 
 
 def bootstrap_rows(
@@ -107,10 +100,8 @@ def bootstrap_rows(
     rows = np.split(np.argsort(c, kind="stable"), np.cumsum(np.bincount(c))[:-1]) if n else []
     picks = rng.integers(0, len(rows), size=(n_resamples, len(rows))) if n else np.zeros((0, 0), int)
     with np.errstate(all="ignore"):
-        draws, point = (
-            np.array([statistic(np.concatenate([rows[g] for g in pick])) for pick in picks]),
-            statistic(np.arange(n)) if n else 0,
-        )
+        draws = np.array([statistic(np.concatenate([rows[g] for g in pick])) for pick in picks])
+        point = statistic(np.arange(n)) if n else np.nan
     return bootstrap(np.zeros((len(rows), 1)), lambda _: np.asarray(point), name=name, n=n, n_unknown=n_unknown, confidence=confidence,
                      draws=draws)  # fmt: skip
 
@@ -127,20 +118,14 @@ def mean(values: Any, *, name: str, cluster: Any = None, confidence: float = 0.9
     known = ~np.isnan(y)
     c, y = codes(cluster, len(y))[known], y[known]
     groups, method = len(set(c)), "t on cluster sums" if cluster is not None else "t"
-    counts: dict[str, Any] = {
-        "n": len(y),
-        "n_cluster": groups,
-        "n_unknown": int((~known).sum()),
-        "confidence": confidence,
-        "method": method,
-    }
+    counts = counted(len(y), int((~known).sum()), confidence, groups, method)
     if not len(y):
         return undefined(name, "no evaluable rows", **counts)
     se = standard_error(y, c)
     if not se > 1e-12:
         reason = "one independent unit: no interval" if groups < 2 else "all cluster sums are equal: no interval"
         return Estimate(name, y.mean(), status="too_few" if groups < 2 else "degenerate", reason=reason, **counts)
-    half = stats.t.ppf((1 + confidence) / 2, groups - 1) * se
+    half = special.stdtrit(groups - 1, (1 + confidence) / 2) * se
     return few(Estimate(name, y.mean(), y.mean() - half, y.mean() + half, **counts), groups)
 
 
