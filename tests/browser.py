@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Locator, Page, sync_playwright
 
 from tests.conftest import ROOT, chromium
 
@@ -33,6 +33,7 @@ SETTINGS = {
 }
 KERNEL_MS, CLICK_MS = 120_000, 20_000
 SHOTS = ROOT / "artefacts"
+NOTEBOOKS = ROOT / "notebooks"
 
 
 def workspace(folder: Path, *names: str) -> Path:
@@ -43,7 +44,7 @@ def workspace(folder: Path, *names: str) -> Path:
         if (ROOT / "data" / part).exists():
             (folder / "data" / part).symlink_to(ROOT / "data" / part)
     for name in names:
-        (folder / "notebooks" / name).write_text((ROOT / "notebooks" / name).read_text("utf-8"), "utf-8")
+        (folder / "notebooks" / name).write_text((NOTEBOOKS / name).read_text("utf-8"), "utf-8")
     return folder / "notebooks"
 
 
@@ -61,7 +62,7 @@ class Lab:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(json.dumps(values))
         env = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"} | {
-            "JUPYTERLAB_SETTINGS_DIR": f"{scratch}/settings", "JUPYTERLAB_WORKSPACES_DIR": f"{scratch}/workspaces",
+            "HOME": str(scratch), "JUPYTERLAB_SETTINGS_DIR": f"{scratch}/settings", "JUPYTERLAB_WORKSPACES_DIR": f"{scratch}/workspaces",
             "JUPYTER_CONFIG_DIR": f"{scratch}/config", "JUPYTER_RUNTIME_DIR": f"{scratch}/runtime", "IPYTHONDIR": f"{scratch}/ipython",
         }  # fmt: skip
         command = [
@@ -111,6 +112,7 @@ class Lab:
 
 @contextmanager
 def lab(folder: Path, scratch: Path) -> Iterator[Lab]:
+    scratch.mkdir(parents=True, exist_ok=True)
     server = Lab(folder, scratch)
     try:
         yield server
@@ -119,12 +121,11 @@ def lab(folder: Path, scratch: Path) -> Iterator[Lab]:
 
 
 @contextmanager
-def browser_page(*, width: int = 1280, height: int = 900, zoom: float = 1.0) -> Iterator[Page]:
-    """One page of a fresh Chromium. At *zoom* the page has as many fewer CSS pixels, as in a zoomed browser."""
+def browser_page(*, width: int = 1280, height: int = 900) -> Iterator[Page]:
+    """One page of a fresh Chromium."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(chromium()), headless=True, args=FLAGS)
-        viewport = {"width": round(width / zoom), "height": round(height / zoom)}
-        page = browser.new_page(viewport=viewport, device_scale_factor=zoom)
+        page = browser.new_page(viewport={"width": width, "height": height})
         page.set_default_timeout(CLICK_MS)
         yield page
         browser.close()
@@ -141,11 +142,31 @@ def open_notebook(page: Page, server: Lab, name: str, *, run: bool = True) -> No
 
 
 def shot(page: Page, name: str, selector: str = "") -> Path:
-    """A screenshot for a person to look at, in the ignored folder ``artefacts``."""
+    """A screenshot for a person to look at, in the ignored folder ``artefacts``; with *selector* that element, whole."""
     SHOTS.mkdir(exist_ok=True)
-    path = SHOTS / f"{name}.png"
-    if selector:
+    path, size = SHOTS / f"{name}.png", page.viewport_size
+    if selector and size:
+        page.set_viewport_size({"width": size["width"], "height": 2600})
+        page.locator(selector).first.scroll_into_view_if_needed()
         page.locator(selector).first.screenshot(path=path)
+        page.set_viewport_size(size)
     else:
         page.screenshot(path=path)
     return path
+
+
+CUT_OFF = """(panel) => [...panel.querySelectorAll('button, select, input, textarea, .wb')].filter(e => e.offsetParent !== null)
+  .filter(e => { const b = e.getBoundingClientRect(), p = panel.getBoundingClientRect();
+                 return b.right > p.right + 1 || b.left < p.left - 1 || b.right > innerWidth || e.scrollWidth > e.clientWidth + 2; })
+  .map(e => e.tagName + ' ' + (e.innerText || e.value || '').slice(0, 40))"""
+
+
+def cut_off(page: Page, panel: Locator, *, width: int = 1280) -> list[str]:
+    """What of a panel does not fit at 100 % and 125 % zoom of a screen this wide (a zoomed page has fewer CSS pixels)."""
+    size, found = page.viewport_size, []
+    for zoom in (1.0, 1.25):
+        page.set_viewport_size({"width": round(width / zoom), "height": 900})
+        found += [f"{zoom:.0%}: {what}" for what in panel.evaluate(CUT_OFF)]
+    if size:
+        page.set_viewport_size(size)
+    return found

@@ -43,11 +43,16 @@ def code(path: Path) -> list[nbformat.NotebookNode]:
     return [cell for cell in book(path).cells if cell.cell_type == "code"]
 
 
+def exporter() -> HTMLExporter:
+    """As `workbench report` exports: with the project's offline template."""
+    return HTMLExporter(
+        template_name="report", extra_template_basedirs=[str(ROOT / "workbench" / "resources")], embed_images=True
+    )
+
+
 @cache
 def exported(path: Path) -> str:
-    """The notebook as `workbench report` and a reader would export it: with the project's offline template."""
-    exporter = HTMLExporter(template_name="report", extra_template_basedirs=[str(ROOT / "workbench" / "resources")], embed_images=True)
-    return exporter.from_notebook_node(book(path))[0]
+    return str(exporter().from_notebook_node(book(path))[0])
 
 
 def test_there_are_notebooks():

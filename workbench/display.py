@@ -104,7 +104,7 @@ def compare_html(assessments: Mapping[str, Assessment], *, text: str | None = No
     labels = dict.fromkeys([*(k for a in assessments.values() for k in _facts(a)), *(DIMENSIONS if dimensions else ())])
     rows = [[label, *(_cell_html(a, label) for a in assessments.values())] for label in labels]
     read = "" if text is None else text_html(text, {name: a.evidence for name, a in assessments.items()})
-    return read + table_html(["", *map(inert_html, assessments)], rows)
+    return f'{read}<div class="wb-even">{table_html(["", *map(inert_html, assessments)], rows)}</div>'
 
 
 def assessment_html(a: Assessment, *, text: str | None = None) -> str:

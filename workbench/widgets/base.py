@@ -6,7 +6,7 @@ import asyncio
 import base64
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cache
@@ -19,7 +19,7 @@ import traitlets
 
 from workbench.display import card
 from workbench.errors import WorkbenchError
-from workbench.text import inert_html
+from workbench.text import inert, inert_html
 
 STATIC: Final = resources.files("workbench.widgets").joinpath("static")
 Report = Callable[[int, int], None]
@@ -53,11 +53,17 @@ def picture(png: bytes, alt: str) -> str:
     return f'<img class="wb-figure" alt="{inert_html(alt)}" src="data:image/png;base64,{base64.b64encode(png).decode("ascii")}">'
 
 
-def dropdown(label: str, options: Sequence[Any], value: Any = None, *, width: str = "250px") -> w.Dropdown:
-    """A labelled choice; *options* as ipywidgets takes them."""
-    first = options[0][1] if options and isinstance(options[0], tuple) else next(iter(options), None)
+def inert_options(options: Iterable[Any]) -> list[tuple[str, Any]]:
+    """Choices whose labels are inert; values stay as they are."""
+    return [(inert(o[0]), o[1]) if isinstance(o, tuple) else (inert(o), o) for o in options]
+
+
+def dropdown(label: str, options: Iterable[Any], value: Any = None, *, width: str = "250px") -> w.Dropdown:
+    """A labelled choice; *options* are values or (label, value) pairs."""
+    pairs = inert_options(options)
+    first = pairs[0][1] if pairs else None
     style, layout = {"description_width": "initial"}, w.Layout(width=width)
-    return w.Dropdown(options=options, value=first if value is None else value, description=label, style=style, layout=layout)
+    return w.Dropdown(options=pairs, value=first if value is None else value, description=label, style=style, layout=layout)
 
 
 class KeyPad(anywidget.AnyWidget):

@@ -17,7 +17,7 @@ from workbench.errors import SetupError
 from workbench.judges.base import Judge
 from workbench.schema import Assessment, Dialogue, RiskLevel
 from workbench.text import inert_html
-from workbench.widgets.base import Panel, Report, Work, dropdown, picture
+from workbench.widgets.base import Panel, Report, Work, dropdown, inert_options, picture
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,7 +115,7 @@ class JudgeBoard(Panel):
         self._folder = tempfile.TemporaryDirectory(prefix="workbench-board-")
         self.out = Path(out or self._folder.name)
         self.chosen = w.SelectMultiple(
-            options=list(self.judges), value=list(self.judges), description="judges", rows=min(6, len(judges) + 1)
+            options=inert_options(self.judges), value=list(self.judges), description="judges", rows=min(6, len(judges) + 1)
         )
         self.repeats, self.measure = w.BoundedIntText(value=1, min=1, max=10, description="repeats"), dropdown("matrix", MEASURES)
         self.case, self.work, self.board, self.opened = dropdown("disagreements", [""], width="460px"), Work(), w.HTML(), w.HTML()
@@ -136,7 +136,7 @@ class JudgeBoard(Panel):
         """Run the chosen judges, each in L2's place; stopping leaves a run that the next press goes on with."""
         from workbench.runner import run
         from workbench.study.base import Material
-        from workbench.study.compare import compare
+        from workbench.study import compare
 
         chosen, repeats = [self.judges[name] for name in self.chosen.value], self.repeats.value
         if len(chosen) < 2:
@@ -155,7 +155,7 @@ class JudgeBoard(Panel):
 
         def then(result: Any) -> str:
             self.result, ids = result, list(result.frames["disagreements"].dialogue_id)
-            self.case.options = ids
+            self.case.options = inert_options(ids)
             self.case.value = next(iter(ids), None)
             self.draw()
             return f"done: the judges differ on {len(ids)} of {len(self.corpus)} dialogues"

@@ -21,7 +21,7 @@ from workbench.schema import Assessment, Dialogue, Outcome, RiskLevel, Turn
 from workbench.stats.proportions import proportion
 from workbench.store import Store
 from workbench.text import inert_html
-from workbench.widgets.base import Panel, Report, Work, dropdown
+from workbench.widgets.base import Panel, Report, Work, dropdown, inert_options
 
 ANY: Final = "any"
 TOGETHER: Final = 8  # dialogues in flight when all matching ones are run
@@ -107,7 +107,7 @@ class CasePanel(Panel):
         found = [d.id for d in self.matching]
         self.count.value = f"{len(found)} of {len(self.corpus)}"
         stay = self.pick.value if self.pick.value in found else next(iter(found), None)
-        self.pick.options = found
+        self.pick.options = inert_options(found)
         self.pick.value = stay
         self.show()
 
@@ -291,6 +291,7 @@ class AnchoringLab(CasePanel):
         head = [
             "L2",
             "told",
+            "wording",
             "flips (toward the level told, where one is) [95 %]",
             "flips of the blind repeat",
             "confirm flips",

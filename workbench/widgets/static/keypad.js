@@ -30,13 +30,13 @@ function render({ model, el }) {
     host.tabIndex = 0;
     host.setAttribute("role", "group");
     host.setAttribute("aria-label", model.get("hint"));
-    host.addEventListener("keydown", onKey);
+    host.addEventListener("keydown", onKey, true);  // ipywidgets' text areas stop the event on its way up
     host.addEventListener("click", onClick);
   };
   let waiting = requestAnimationFrame(attach);
   return () => {
     cancelAnimationFrame(waiting);
-    if (host) { host.removeEventListener("keydown", onKey); host.removeEventListener("click", onClick); }
+    if (host) { host.removeEventListener("keydown", onKey, true); host.removeEventListener("click", onClick); }
   };
 }
 export default { render };
