@@ -126,7 +126,7 @@ class Server:
     def __init__(self, *, latency_s: float = 0.0, answer: Callable[[dict[str, Any]], str] | None = None) -> None:
         self.latency_s, self.answer = latency_s, answer
         self.asked: Counter[tuple[str, bytes]] = Counter()
-        self._seen: Counter[tuple[str, bytes]] = Counter()
+        self.seen: Counter[tuple[str, bytes]] = Counter()
         self.in_flight = self.in_flight_max = 0
         self.keys: set[str] = set()
         self._loop = asyncio.new_event_loop()
@@ -184,8 +184,8 @@ class Server:
                 fault = _NAMED.search(body)[1].decode()
             if fault.startswith("once-"):
                 question = (fault, _NONCE.search(body)[0])  # the same question in another request is not new
-                self._seen[question] += 1
-                fault = fault.removeprefix("once-") if self._seen[question] == 1 else "good"
+                self.seen[question] += 1
+                fault = fault.removeprefix("once-") if self.seen[question] == 1 else "good"
             await self._misbehave(fault, body, writer)
         finally:
             self.in_flight -= 1
