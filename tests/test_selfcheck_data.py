@@ -90,6 +90,13 @@ def test_regress_without_a_judge_decides_the_mechanical_half() -> None:
     assert passed and "82 labelled answers" in text and "0 wrong" in text and "need a judge" in text
 
 
+def test_regress_works_where_a_loop_is_running_already() -> None:
+    async def cell() -> str:
+        return calibrate.regress_text()[0]
+
+    assert "0 wrong" in asyncio.run(cell())
+
+
 def test_regress_names_every_wrong_decision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("workbench.judges.registry.judge", lambda name: name)
     monkeypatch.setattr(calibrate, "from_judge", lambda judge: oracle(blind_to="reasoning"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -117,8 +116,9 @@ def regress_text(judge: str | None = None, *, path: str | Path = LABELLED) -> tu
     Without a judge only the mechanical faults are decided; the others are counted as needing one.
     """
     from workbench.judges.registry import judge as named
+    from workbench.runner import sync  # also where a loop runs already, as in a notebook
 
-    scored = asyncio.run(score(load_labelled(path), from_judge(named(judge)) if judge else None))
+    scored = sync(score(load_labelled(path), from_judge(named(judge)) if judge else None))
     undecided = [s for s in scored if s.passes() is None]
     wrong: list[tuple[str, str]] = [
         (s.sample.id, "a good answer failed") for s in scored if s.passes() is False and not s.sample.types

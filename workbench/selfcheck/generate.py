@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import re
@@ -126,13 +125,14 @@ def write_drafts(drafts: Iterable[Dialogue], out: str | Path) -> Path:
 def generate_from_cli(args: Any) -> str:
     """``workbench corpus generate``: reads phenomenon, level, lang, n, judge, out and dialogues from *args*; returns what to print."""
     from workbench.judges.registry import judge
+    from workbench.runner import sync
 
     if missing := [f"--{name}" for name in ("phenomenon", "level", "judge") if not getattr(args, name)]:
         raise SetupError(f"corpus generate needs {', '.join(missing)}")
     if args.level not in [level.value for level in RiskLevel]:
         raise SetupError(f"unknown level '{args.level}': choose one of low, medium, high, critical")
     ask, lang, today = from_judge(judge(args.judge)), args.lang if args.lang in ("zh", "en") else "en", date.today()
-    drafts, results = asyncio.run(generate(
+    drafts, results = sync(generate(
         ask, ask, phenomenon=args.phenomenon, level=args.level, lang=lang, n=args.n, created=today, existing=load_corpus(args.dialogues),
     ))  # fmt: skip
     path = write_drafts(drafts, args.out or f"{DRAFTS}/{lang}-{args.level}.jsonl")
