@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import itertools
 import json
 import re
 import shutil
@@ -71,7 +72,7 @@ def test_headings_are_in_order_and_every_picture_is_described(page):
 
     assert levels[0] == 1
     assert levels.count(1) == 1
-    assert all(b <= a + 1 for a, b in zip(levels, levels[1:], strict=False))
+    assert all(b <= a + 1 for a, b in itertools.pairwise(levels))
     assert len(pictures) >= 5
     for img in pictures:
         assert img.get("alt").strip()

@@ -82,7 +82,7 @@ def _executed(run: Run, *, lang: str, region: str | None, today: str) -> Any:
     try:
         client.execute()
     except CellExecutionError as error:
-        last = str(error).strip().splitlines()[-1]
+        last = f"{error.ename}: {error.evalue}".splitlines()[0]
         raise RunError(f"a section of the report failed ({last}): this is a fault of ours, please report it") from None
     for cell in book.cells:
         cell["metadata"] = {}

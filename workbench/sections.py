@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from workbench import scoring
+from workbench.errors import SetupError
 from workbench.report import words
 from workbench.runner import Run
 from workbench.stats.estimate import Estimate, SignificanceTest, number
@@ -17,6 +18,9 @@ from workbench.text import inert_html
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+LONG_TABLE: Final = 30
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ def table_html(title: str, frame: pd.DataFrame) -> str:
     """A folded table: missing cells are a dash, numbers are short, text is inert."""
     head = "".join(f'<th scope="col">{inert_html(c)}</th>' for c in frame.columns)
     body = "".join("<tr>" + "".join(f"<td>{_cell(v)}</td>" for v in row) + "</tr>" for row in frame.itertuples(index=False))
-    return f'<details open><summary>{inert_html(title)} ({len(frame)})</summary><div class="wb-scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>'
+    return f'<details{" open" if len(frame) <= LONG_TABLE else ""}><summary>{inert_html(title)} ({len(frame)})</summary><div class="wb-scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>'
 
 
 def _cell(value: Any) -> str:
@@ -218,20 +222,21 @@ class Page:
             tables=(("reasons", reasons), ("worst and best case", estimates_table(bounded))),
         )
 
-    def study(self, key: str, name: str = "") -> Section:
+    def study(self, key: str, *first: Any, name: str = "") -> Section:
         """A section from a study of this run's stored verdicts: its summary, figures and estimates."""
         from workbench import study
         from workbench.plots import png
 
-        result = getattr(study, name or key)(self.run)
+        try:
+            result = getattr(study, name or key)(*first, self.run)
+        except SetupError as missing:  # the run has no such arms, turns or reviewers: said, not hidden
+            return self._section(key, sentences=(str(self.text["nothing"]).format(reason=str(missing).rstrip(".")),))
         self.used += [e for e in result.estimates if isinstance(e, Estimate)]
+        says = tuple(str(x) for x in result.summary(self.lang))
+        if not any(e.status in ("ok", "too_few") for e in result.estimates):
+            return self._section(key, sentences=says)  # a figure of what does not apply would be an empty one
         figures = tuple((name, png(figure)) for name, figure in result.figures().items())
-        return self._section(
-            key,
-            sentences=tuple(str(s) for s in result.summary(self.lang)),
-            figures=figures,
-            tables=(("estimates", estimates_table(result.estimates)),),
-        )
+        return self._section(key, sentences=says, figures=figures, tables=(("estimates", estimates_table(result.estimates)),))
 
     def drift(self) -> Section:
         return self.study("drift")
@@ -240,7 +245,7 @@ class Page:
         return self.study("anchoring")
 
     def agreement(self) -> Section:
-        return self.study("agreement", "compare")
+        return self.study("agreement", name="compare")
 
     def independence(self) -> Section:
         return self.study("independence")
@@ -249,7 +254,11 @@ class Page:
         return self.study("thresholds")
 
     def review(self) -> Section:
-        return self.study("review")
+        with self.run.store() as store:
+            labels = store.annotations("review")
+        if not labels:
+            return self._section("review", sentences=(self.say("no_review"),))
+        return self.study("review", labels)
 
     def cost(self) -> Section:
         with self.run.store() as store:
