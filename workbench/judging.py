@@ -136,7 +136,7 @@ class Asker:
         self._clock, self._sleep, self._rng = clock, sleep, rng or random.Random()
         self._keys = store.call_keys(run_id) if store else set()
         self._failed: dict[str, Assessment] = {}
-        self._asking: dict[str, asyncio.Future[Assessment | None]] = {}
+        self._asking: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Future[Assessment | None]] = {}
         self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Limiter]] = WeakKeyDictionary()
         if store and budget and not replay:
             budget.attach(store, run_id)
@@ -171,17 +171,18 @@ class Asker:
 
     async def _once(self, judge: Judge, request: Request, key: str, *, final: bool) -> Assessment:
         """The answer to one key: recorded, being asked for by someone else, or asked for now."""
-        while (asking := self._asking.get(key)) is not None:
+        here = (asyncio.get_running_loop(), key)
+        while (asking := self._asking.get(here)) is not None:
             if (found := await asyncio.shield(asking)) is not None:
                 return found
         if (found := self._failed.get(key) or self._recorded(judge, request, key, final)) is not None:
             return found
-        asking = self._asking[key] = asyncio.get_running_loop().create_future()
+        asking = self._asking[here] = here[0].create_future()
         found = None
         try:
             found = await self._call(judge, request, key)
         finally:
-            del self._asking[key]
+            del self._asking[here]
             asking.set_result(found)
         if self.store and not found.known:
             self._failed[key] = found
