@@ -64,11 +64,10 @@ def test_the_same_question_gets_the_same_answer_and_a_repeat_another():
 
 
 def test_without_noise_it_is_deterministic_over_repeats():
-    j = SimulatedJudge(noise=0.0, confidence=(0.3, 3.0, 0.0))
-    assert j.deterministic
-    assert {(parsed(said(j, "t", repeat=r)).raw_level, parsed(said(j, "t", repeat=r)).confidence) for r in range(5)} == {
-        (parsed(said(j, "t")).raw_level, parsed(said(j, "t")).confidence)
-    }
+    j = SimulatedJudge(noise=0.0, flag=0.5, malformed=0.2)
+    assert j.deterministic and not SimulatedJudge(noise=0.0, order=1.0).deterministic
+    for i in range(20):
+        assert len({said(j, f"t{i}", repeat=r).text for r in range(4)}) == 1
 
 
 def test_without_error_the_level_is_the_planted_one():

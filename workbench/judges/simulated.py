@@ -35,7 +35,7 @@ class Planted:
     """What is planted, on the latent scale where severity has SD 1.
 
     ``persistent`` is the SD of the error that stays over repeats; the share ``rho`` of its variance is common to all judges
-    of one ``shared_seed``. ``noise`` is the SD between repeats. ``anchoring`` in [0, 1] is the weight of a verdict read in
+    of one ``shared_seed``. ``noise`` is the SD between repeats; without it (and without ``order``) nothing varies over repeats or prompts but the anchor. ``anchoring`` in [0, 1] is the weight of a verdict read in
     the prompt. ``drift`` is added per user turn, ``order`` separates the first answer (+1/2) from repeats (-1/2).
     ``cut_shift`` moves all level boundaries (a liberal judge has a negative one). ``malformed`` (+ ``malformed_critical``
     on critical severity) and ``flag`` (+ ``flag_below`` under critical) are probabilities. ``confidence`` holds k0, k1, k2
@@ -66,6 +66,10 @@ def _uniforms(count: int, *key: object) -> list[float]:
     """*count* uniforms in (0, 1) that depend on *key* only."""
     raw = hashlib.shake_128("\x1f".join(map(str, key)).encode("utf-8", "surrogatepass")).digest(7 * count)
     return [(int.from_bytes(raw[i : i + 7], "big") + 0.5) / 2**56 for i in range(0, 7 * count, 7)]
+
+
+def _level(x: float) -> RiskLevel:
+    return list(RiskLevel)[sum(x > c for c in CUTS)]
 
 
 @cache
@@ -106,29 +110,21 @@ class SimulatedJudge:
         except TypeError as error:
             raise JudgeSetupError(f"simulated judge: {error}: settings are {', '.join(Planted.__dataclass_fields__)}") from None
         self.name, self.seed, self.shared_seed, self.severity = name, seed, shared_seed, severity
-        self.deterministic = self.planted.noise == 0 and self.planted.order == 0 and self.planted.confidence[2] == 0
+        self.deterministic = self.planted.noise == 0 and self.planted.order == 0
         rows = "none" if severity is None else json.dumps(sorted((k, v) for k, v in severity.items()))
-        self._settings = {
-            "name": name,
-            "kind": self.kind,
-            "seed": seed,
-            "shared_seed": shared_seed,
-            "table": sha256(rows),
-            **asdict(self.planted),
-        }
+        seeds = {"seed": seed, "shared_seed": shared_seed, "table": sha256(rows)}
+        self._settings = {"name": name, "kind": self.kind} | seeds | asdict(self.planted)
 
     @classmethod
     def from_description(cls, described: Mapping[str, Any]) -> SimulatedJudge:
         """The judge of a manifest, without its table: enough to replay, not to answer a new question about a planted text."""
-        options: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in described.items() if k not in ("kind", "table")
-        }
+        kept = {k: v for k, v in described.items() if k not in ("kind", "table")}
+        options: dict[str, Any] = kept | {"confidence": tuple(described["confidence"])}
         made = cls(None if described["table"] == sha256("none") else {}, **options)
         made._settings["table"] = described["table"]
         return made
 
-    def _place(self, text: str) -> tuple[float, float]:
-        key = sha256(text)
+    def _place(self, key: str) -> tuple[float, float]:
         if self.severity is None:
             return _INVERSE(_uniforms(1, "severity", key)[0]), 0.0
         if key not in self.severity:
@@ -138,11 +134,11 @@ class SimulatedJudge:
 
     async def answer(self, request: Request) -> Reply:
         """Draw one answer; JudgeError for a text that is not in the table."""
-        p, text = self.planted, request.prompt.view.text
-        severity, turn = self._place(text)
-        key = sha256(text)
+        p, key = self.planted, sha256(request.prompt.view.text)
+        severity, turn = self._place(key)
         own, common = _INVERSE(_uniforms(1, "own", self.seed, key)[0]), _INVERSE(_uniforms(1, "common", self.shared_seed, key)[0])
-        u = _uniforms(5 + len(DIMENSIONS), "answer", self.seed, request.prompt.sha256, request.tier, request.repeat)
+        asked = () if self.deterministic else (request.prompt.sha256, request.tier, request.repeat)
+        u = _uniforms(5 + len(DIMENSIONS), "answer", self.seed, key, *asked)
         x = severity + p.bias + p.drift * turn + p.order * (0.5 if request.repeat == 0 else -0.5)
         x += p.persistent * (math.sqrt(p.rho) * common + math.sqrt(1 - p.rho) * own) + p.noise * _INVERSE(u[0])
         anchor = read_anchor(request.prompt) if p.anchoring else None
@@ -156,7 +152,7 @@ class SimulatedJudge:
     def _json(self, x: float, u: list[float], critical: bool) -> str:
         p = self.planted
         k0, k1, k2 = p.confidence
-        level = RiskLevel(list(ANCHOR_AT)[sum(x > c + p.cut_shift for c in CUTS)])
+        level = _level(x - p.cut_shift)
         sure = 1 / (1 + math.exp(-(k0 + k1 * min(abs(x - c) for c in CUTS) + k2 * _INVERSE(u[2]))))
         flagged = FLAGS[int(u[4] * len(FLAGS))] if u[3] < p.flag + p.flag_below * (not critical) else ""
         scores = [min(max(w * (x + 3) / 6 + 0.05 * _INVERSE(v), 0.0), 1.0) for w, v in zip(LOADINGS, u[5:], strict=True)]
@@ -175,16 +171,8 @@ class SimulatedJudge:
         return None
 
 
-def planted_corpus(
-    n: int,
-    seed: int,
-    *,
-    families: int | None = None,
-    turns: int = 1,
-    shift: float = 0.0,
-    family_share: float = 0.6,
-    lang: str = "en",
-) -> tuple[list[Dialogue], pd.DataFrame]:
+def planted_corpus(n: int, seed: int, *, families: int | None = None, turns: int = 1, shift: float = 0.0, family_share: float = 0.6,
+                   lang: str = "en") -> tuple[list[Dialogue], pd.DataFrame]:  # fmt: skip
     """*n* dialogues of known, over turns constant, severity ~ N(*shift*, 1), and the truth.
 
     families: number of families (None: one each); *family_share* of the variance is common to a family. The frame has a
@@ -198,13 +186,12 @@ def planted_corpus(
     for i in range(n):
         share = family_share if families else 0.0
         severity = shift + math.sqrt(share) * common[i % count] + math.sqrt(1 - share) * rng.gauss(0, 1)
-        level = RiskLevel(list(ANCHOR_AT)[sum(severity > c for c in CUTS)])
+        level = _level(severity)
         spoken: list[Turn] = []
         for t in range(turns):
             text = f"模拟消息 {seed}-{i}，第 {t + 1} 轮。" if lang == "zh" else f"Simulated message {seed}-{i}, turn {t + 1}."
-            spoken += [Turn(role="assistant", content="…")] * (t > 0) + [
-                Turn(role="user", content=text, gold=TurnGold(risk_level=level))
-            ]
+            spoken += [Turn(role="assistant", content="…")] * (t > 0)
+            spoken.append(Turn(role="user", content=text, gold=TurnGold(risk_level=level)))
             rows.append((f"sim-{seed}-{i:05d}", f"sim-{seed}-f{i % count:04d}", t, sha256(text), severity, level.value))
         gold = Gold(risk_level=level, confirm=level is RiskLevel.CRITICAL, acceptable_levels=(level,))
         made.append(Dialogue(id=rows[-1][0], family=rows[-1][1], turns=tuple(spoken), gold=gold, lang="zh" if lang == "zh" else "en",
@@ -215,6 +202,5 @@ def planted_corpus(
 def severities(truth: pd.DataFrame) -> dict[str, tuple[float, float]]:
     """The table a SimulatedJudge needs, from the truth frame of ``planted_corpus``."""
     middle = truth["turn"].max() / 2
-    return {
-        h: (float(s), float(t - middle)) for h, s, t in zip(truth["text_hash"], truth["severity"], truth["turn"], strict=True)
-    }
+    rows = zip(truth["text_hash"], truth["severity"], truth["turn"], strict=True)
+    return {key: (float(severity), float(turn - middle)) for key, severity, turn in rows}
