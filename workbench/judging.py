@@ -267,7 +267,7 @@ class Asker:
             "tries": tries, "answered": error is None, "text": reply.text, "finish_reason": reply.finish_reason if error is None else None,
             "message": None if reply.message is None else json.dumps(reply.message), "no_choices": reply.choices == [],
             "prompt_id": prompt.prompt_id, "prompt_version": prompt.version, "prompt_hash": prompt.sha256, "text_hash": sha256(prompt.view.text),
-            "model_requested": getattr(judge, "model", None), "model_returned": reply.model, "fingerprint": reply.fingerprint,
+            "model_requested": model if isinstance(model := getattr(judge, "model", None), str) else None, "model_returned": reply.model, "fingerprint": reply.fingerprint,
             "prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens, "cached_tokens": usage.cached_tokens,
             "usage_estimated": usage.estimated, "cost_usd": None if price is None else price.cost(usage), "latency_s": reply.latency_s,
             "dropped": ",".join(reply.dropped), "created_at": self._clock(),
