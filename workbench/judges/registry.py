@@ -73,6 +73,7 @@ def judge(name: str, **options: Any) -> Judge:
 def remote(name: str, table: Mapping[str, Any]) -> RemoteJudge:
     """A remote judge from one table; JudgeSetupError says which setting is wrong."""
     from workbench.budget import Price, known_price
+    from workbench.judges.check import refusals
     from workbench.judges.remote import RemoteJudge
 
     for key, value in table.items():
@@ -87,7 +88,7 @@ def remote(name: str, table: Mapping[str, Any]) -> RemoteJudge:
         settings["price"] = Price(**settings["price"]) if "price" in settings else known_price(settings["model"])
     except TypeError:
         raise JudgeSetupError(f"judge '{name}': price needs input and output, in US dollars per million tokens") from None
-    return RemoteJudge(name, **settings)
+    return RemoteJudge(name, **settings, refused=refusals(settings["base_url"], settings["model"]))
 
 
 def judge_from(described: Mapping[str, Any]) -> Judge:
