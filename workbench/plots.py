@@ -72,11 +72,19 @@ def canvas(columns: int = 1, *, width: float = 7.2, height: float = 4.2) -> tupl
 
 
 def _finish(
-    ax: Any, title: str, *, xlabel: str = "", ylabel: str = "", caption: str = "", depth: int = 0, top: float | None = None
+    ax: Any,
+    title: str,
+    *,
+    xlabel: str = "",
+    ylabel: str = "",
+    caption: str = "",
+    depth: int = 0,
+    top: float | None = None,
+    share: float = 1.0,
 ) -> Any:
-    """Words, fonts and spines. *depth*: lines of tick labels above the caption beyond the first; *top*: height of the title."""
+    """Words, fonts and spines. *depth*: tick-label lines above the caption beyond the first; *share*: the axis's part of the width."""
     spec = ax.get_subplotspec()
-    letters = int(ax.figure.get_figwidth() * 16 / (spec.get_gridspec().ncols if spec else 1))
+    letters = int(share * ax.figure.get_figwidth() * 16 / (spec.get_gridspec().ncols if spec else 1))
     ax.set_title("\n".join(textwrap.wrap(label(title), int(letters * 0.72))), fontsize=10, loc="left", color=INK, y=top)
     ax.set_xlabel(xlabel, fontsize=9)
     ax.set_ylabel(ylabel, fontsize=9)
@@ -142,7 +150,8 @@ def _scale(ax: Any, *, log: str = "", percent: str = "") -> None:
         if which in log:
             getattr(ax, f"set_{which}scale")("log")
             low, high = axis.get_view_interval()
-            axis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0,)))
+            subs = (1, 2, 3, 4, 5, 6, 8) if high < 8 * low else (1, 2, 5) if high < 100 * low else (1,)
+            axis.set_major_locator(LogLocator(10, subs=subs))
             axis.set_minor_formatter(NullFormatter())
         axis.set_major_formatter(FuncFormatter(lambda v, _, f=factor, u=unit: f"{f * v:.6g}{u}"))
 
@@ -214,8 +223,8 @@ def heat(
     slant = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if longest * len(columns) > 60 else {}
     ax.set_xticks(range(len(columns)), columns, **slant)
     ax.set_yticks(range(len(table)), [label(r) for r in table.index])
-    ax.figure.colorbar(image, ax=ax, label=colour, shrink=0.9).ax.tick_params(labelsize=8)
-    return {"depth": longest // 4 if slant else 0}
+    ax.figure.colorbar(image, ax=ax, shrink=0.9).set_label(colour, fontsize=9)
+    return {"depth": longest // 4 if slant else 0, "share": 0.75}
 
 
 @_drawing("no point has both coordinates", "x", "y")
@@ -299,13 +308,13 @@ def error_scatter(ax: Any, table: pd.DataFrame) -> None:
     _legend(ax, **BESIDE, title="gold level", title_fontsize=8)
 
 
-def headline(theory: pd.DataFrame, pairs: pd.DataFrame, *, title: str, caption: str = "", axes: Any = None) -> Any:
-    """What double confirmation buys, as three panels over the latent error correlation; returns the three axes.
+def headline(theory: pd.DataFrame, pairs: pd.DataFrame, *, title: str, caption: str = "", ax: Any = None) -> Any:
+    """What double confirmation buys, as three panels (*ax*: three axes) over the latent error correlation; returns the three.
 
     *theory* columns: rho, p (false-alarm rate of one judge), joint, t4, gain, sens (sensitivity of one judge), lost.
     *pairs* columns: label, rho, joint, low, high; a pair without rho is drawn at the left edge.
     """
-    axes = canvas(3, width=10.5, height=4.8)[1] if axes is None else axes
+    axes = canvas(3, width=10.5, height=4.8)[1] if ax is None else ax
     for i, (p, part) in enumerate(theory.groupby("p", sort=True)):
         alone, (rho, joint, t4, gain) = float(str(p)), _numbers(part, "rho", "joint", "t4", "gain")
         style: dict[str, Any] = {"color": OKABE_ITO[i], "ls": DASHES[i], "lw": 1.8, "label": f"one judge {100 * alone:g} %"}
@@ -323,17 +332,17 @@ def headline(theory: pd.DataFrame, pairs: pd.DataFrame, *, title: str, caption: 
         axes[0].plot([at, at], [max(float(row["low"]), 5e-5), float(row["high"])], color=INK, lw=1.2, zorder=4)
         look = {"marker": "v" if bound else MARKERS[i % 7], "mfc": OKABE_ITO[i % 7], "mec": INK, "ms": 8, "ls": ""}
         axes[0].plot([at], [row["high" if bound else "joint"]], zorder=5, label=label(row["label"]), **look)
-    for ax, log, percent in zip(axes, ("y", "", "y"), ("y", "y", ""), strict=True):
-        _scale(ax, log=log, percent=percent)
+    for panel, log, percent in zip(axes, ("y", "", "y"), ("y", "y", ""), strict=True):
+        _scale(panel, log=log, percent=percent)
     words = (
         (title, "P(both falsely critical)", f"{caption} Dotted: one judge; dashed: product rule; shaded: heavier (t4) tail."),
         ("Sensitivity lost by asking for both", "sensitivity of one minus both", "Model curves: Gaussian copula, equal margins."),
         ("Gain over one stricter judge", "times fewer false alarms", "At the same sensitivity (one judge 90 %), binormal model."),
     )
-    for ax, (heading, ylabel, note) in zip(axes, words, strict=True):
-        ax.set_xlim(-0.02, 1.02)
-        _finish(ax, heading, xlabel="latent correlation of the two errors", ylabel=ylabel, caption=note)
-        _legend(ax, fontsize=7)
+    for panel, (heading, ylabel, note) in zip(axes, words, strict=True):
+        panel.set_xlim(-0.02, 1.02)
+        _finish(panel, heading, xlabel="latent correlation of the two errors", ylabel=ylabel, caption=note)
+        _legend(panel, fontsize=7)
     return axes
 
 
@@ -378,7 +387,8 @@ def gate_map(ax: Any, table: pd.DataFrame, cloud: pd.DataFrame, *, here: tuple[f
         ax.scatter(x, y, s=120 * n / n.max(), color="#E69F00", alpha=0.65, ec=INK, lw=0.4, label="best gates of the resamples")
     ax.plot(*[[h] for h in here], "P", color="#D55E00", mec="white", ms=12, label=f"gates in use ({here[0]:g}, {here[1]:g})")
     _legend(ax, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2)
-    return {"top": 1.08}
+    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    return {"top": 1.08, "share": 0.75}
 
 
 @_drawing("no dialogue to follow through the conditions", "value")
@@ -390,10 +400,10 @@ def waterfall(ax: Any, table: pd.DataFrame) -> dict[str, Any]:
     ax.bar(x, value, color=OKABE_ITO[0], width=0.65, label="left")
     ax.plot(x, product, "_", color=OKABE_ITO[1], ms=30, mew=2.5, label="left if L2 erred independently of L1")
     ax.set_yscale("symlog", linthresh=1)
-    ax.set_ylim(0, max(1.0, value[0]) * 2.2)
+    ax.set_ylim(0, max(1.0, value[0]) * 20)
     ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     for i, v in enumerate(value):
-        ax.text(i, v, f"{v:.3g}", ha="center", va="bottom", fontsize=8)
+        ax.text(i, v, f"{v:,.0f}" if v >= 100 else f"{v:.2g}", ha="center", va="bottom", fontsize=8)
     ax.set_xticks(x, ["\n".join(textwrap.wrap(label(t), 13)) for t in table["label"]])
-    _legend(ax, loc="upper right")
-    return {"depth": 2}
+    _legend(ax, loc="upper right", ncols=3, fontsize=7.5)
+    return {"depth": 1}

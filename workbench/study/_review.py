@@ -1,0 +1,154 @@
+"""People: do reviewers agree with each other, with gold and with the judges, and does showing the verdict move them?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench import plots
+from workbench.stats.agreement import agreement_board, board_frame, ranks
+from workbench.stats.estimate import Estimate, undefined
+from workbench.stats.proportions import proportion
+from workbench.stats.resample import bootstrap, mean, seed_for
+from workbench.study.base import Material, Number, Result, figure, gather, named, table
+
+
+def review(annotations: Any, source: Any = None, *, simulated: bool = False, seed: int = 0, n_resamples: int = 2000) -> Result:
+    """Agreement of reviewers, and the effect of showing them the verdict, from the rows of the annotations table.
+
+    *annotations*: rows or frame with dialogue_id, reviewer, kind, level, arm (blind or shown), phase, id, undoes; only
+    labels that stand and were given before any reveal count, and agreement and gold use blind labels only. *source*: the
+    run that was reviewed (gold, family, verdict). *simulated*: the raters are simulated; every title says so.
+    """
+    labels = _standing(annotations)
+    material = gather(source).only(arm="blind") if source is not None else None
+    labels = _known(labels, material)
+    blind = labels[labels["arm"] != "shown"]
+    wide = blind.pivot(index="dialogue_id", columns="reviewer", values="level").fillna("unknown")
+    reviewers, family = list(wide), labels.groupby("dialogue_id")["family"].first()
+    also = {
+        c: labels.groupby("dialogue_id")[c].first().reindex(wide.index).fillna("unknown")
+        for c in ("gold", "verdict")
+        if labels[c].notna().any()
+    }
+    board = agreement_board(
+        {str(c): wide[c] for c in wide} | also,
+        cluster=family.reindex(wide.index),
+        seed=seed_for(seed, "review"),
+        n_resamples=n_resamples,
+    )
+    people = agreement_board(
+        {str(c): wide[c] for c in wide},
+        cluster=family.reindex(wide.index),
+        seed=seed_for(seed, "people"),
+        n_resamples=n_resamples,
+    )
+    between = {f"{metric} between reviewers": e for (metric, who), e in people.items() if who == "all"}
+    estimates: list[Number] = [*board.values(), *(named(e, n) for n, e in between.items()), *_effect(labels, seed, n_resamples)]
+    found = {r.name: r for r in estimates}
+    board_table = board_frame(board)
+    shown = board_table[board_table["measure"].isin(["quadratic kappa", "critical kappa"]) & (board_table["raters"] != "all")]
+    shown = shown.assign(label=shown["raters"], group=shown["measure"], note=shown["status"] + ": " + shown["reason"])
+    effects = {n: found[n] for n in found if n.startswith("shown less blind")}
+    correct = pd.concat(
+        [
+            table({f"judge {w}": found[f"right when the judge is {w}, {a}"] for w in ("right", "wrong")}, group=a)
+            for a in ("blind", "shown")
+        ]
+    )
+    order = ranks(labels.groupby("dialogue_id")["gold"].first().reindex(wide.index).fillna("unknown"))
+    grid = wide.apply(lambda c: pd.Series(ranks(c), c.index)).iloc[np.argsort(order, kind="stable")].T
+    of = Of(labels, simulated)
+    draws = {
+        "agreement": figure("review.agreement", plots.forest, pd.concat([table(between, group="all reviewers"), shown]), of=of),
+        "effect": figure("review.effect", plots.forest, table(effects), of=of, reference=0.0, percent=True),
+        "right": figure("review.right", plots.forest, correct, of=of, percent=True),
+        "grid": figure("review.grid", plots.heat, grid, of=of, limits=(0, 3), text=grid.map(lambda v: "" if np.isnan(v) else "lmhc"[int(v)])),
+    }  # fmt: skip
+    says: Any = [("review.between", {"alpha": "ordinal alpha between reviewers", "ac2": "AC2 between reviewers"}, {}),
+                 ("review.effect", {"effect": "shown less blind: agrees with the judge"}, {})]  # fmt: skip
+    says += [("review.gold", {"kappa": f"quadratic kappa {r} ~ gold"}, {"reviewer": str(r)}) for r in reviewers]
+    return Result("review", {"board": board_table, "labels": labels}, estimates, draws, says, simulated)
+
+
+class Of(Material):
+    """The caption of review figures counts labels, not assessments."""
+
+    def __init__(self, labels: pd.DataFrame, simulated: bool) -> None:
+        kind = "simulated" if simulated else "person"
+        super().__init__(labels.assign(judge_kind=kind, exposure=None), labels)
+
+
+def _standing(annotations: Any) -> pd.DataFrame:
+    """Labels that no undo took back, before any reveal, the last one of each reviewer and dialogue."""
+    names = ["id", "dialogue_id", "reviewer", "kind", "level", "arm", "phase", "undoes"]
+    rows = annotations if isinstance(annotations, pd.DataFrame) else pd.DataFrame(list(map(dict, annotations)))
+    rows = rows.reindex(columns=[*dict.fromkeys([*names, *rows.columns])])
+    undone = set(rows["undoes"].dropna())
+    kept = rows[rows["kind"].fillna("label").eq("label") & ~rows["phase"].eq("post") & ~rows["id"].isin(undone)]
+    return kept.drop_duplicates(["dialogue_id", "reviewer"], keep="last").reset_index(drop=True)
+
+
+def _known(labels: pd.DataFrame, material: Material | None) -> pd.DataFrame:
+    """Labels with family, gold and the displayed verdict of their dialogue, and whether each is right."""
+    facts = pd.DataFrame(columns=["dialogue_id", "family", "gold_level", "level"])
+    if material is not None:
+        rows = material.outcomes
+        facts = rows[rows["turn"] == rows["n_user_turns"] - 1].drop_duplicates("dialogue_id")[list(facts)]
+    facts = facts.rename(columns={"gold_level": "gold", "level": "verdict"})
+    out = labels.drop(columns=["family", "gold", "verdict"], errors="ignore").merge(facts, on="dialogue_id", how="left")
+    return out.assign(
+        family=out["family"].fillna(out["dialogue_id"]), arm=out["arm"].fillna("blind"), level=out["level"].replace("", "unknown")
+    )
+
+
+def _effect(labels: pd.DataFrame, seed: int, n_resamples: int) -> Iterator[Number]:
+    """Shown less blind, with reviewers and dialogues both resampled (the claim is about new ones of either)."""
+    known = labels[labels["level"] != "unknown"]
+    same = known[known["verdict"].isin(["low", "medium", "high", "critical"])]
+    yield _crossed(same, (same["level"] == same["verdict"]).astype(float), "agrees with the judge", seed, n_resamples)
+    gold = known[known["gold"].notna()]
+    right = (gold["level"] == gold["gold"]).astype(float)
+    yield _crossed(gold, right, "right", seed, n_resamples)
+    for who, part in same.groupby("reviewer", sort=True):
+        hit, arm = (part["level"] == part["verdict"]).astype(float), np.where(part["arm"] == "shown", 1.0, -1.0)
+        enough = len(set(arm)) == 2
+        scaled = hit * arm * len(arm) / np.where(arm > 0, max((arm > 0).sum(), 1), max((arm < 0).sum(), 1))
+        name = f"shown less blind, {who}: agrees with the judge"
+        yield (
+            mean(scaled, name=name, cluster=part["family"])
+            if enough
+            else undefined(name, "needs shown and blind labels", n=len(part))
+        )
+    for word, judge_right in (("right", True), ("wrong", False)):
+        for side in ("blind", "shown"):
+            part = gold[((gold["verdict"] == gold["gold"]) == judge_right) & (gold["arm"] == side) & gold["verdict"].notna()]
+            yield proportion(right[part.index], name=f"right when the judge is {word}, {side}", cluster=part["family"])
+
+
+def _crossed(rows: pd.DataFrame, hit: pd.Series, what: str, seed: int, n_resamples: int) -> Estimate:
+    name = f"shown less blind: {what}"
+    y = rows.assign(v=hit).pivot(index="reviewer", columns="dialogue_id", values="v").to_numpy(float)
+    s = (
+        rows.assign(v=(rows["arm"] == "shown").astype(float))
+        .pivot(index="reviewer", columns="dialogue_id", values="v")
+        .to_numpy(float)
+    )
+    if len(y) < 2 or not np.any(s == 1) or not np.any(s == 0):
+        return undefined(name, "needs two reviewers with shown and blind labels", n=len(rows), n_cluster=len(y))
+    rng = np.random.default_rng(seed_for(seed, "crossed", what))
+    a, b = (rng.multinomial(k, np.full(k, 1 / k), size=n_resamples).astype(float) for k in y.shape)
+
+    def effect(weigh_raters: np.ndarray, weigh_items: np.ndarray) -> np.ndarray:
+        parts = [np.einsum("bh,hn,bn->b", weigh_raters, np.nan_to_num(v * (s == k)), weigh_items)
+                 for k in (1, 0) for v in (y, np.where(np.isnan(y), np.nan, 1.0))]  # fmt: skip
+        with np.errstate(all="ignore"):
+            return np.asarray(parts[0] / parts[1] - parts[2] / parts[3])
+
+    point = effect(np.ones((1, len(y))), np.ones((1, y.shape[1])))[0]
+    out = bootstrap(np.zeros((len(y), 1)), lambda _: np.asarray(point), name=name, n=len(rows), draws=effect(a, b))
+    return replace(out, method=f"reviewers and dialogues resampled, {n_resamples} times")
