@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import workbench as wb
@@ -64,14 +65,37 @@ def plan(dialogues: int, repeats: int, threads: int) -> list[tuple[str, wb.Doubl
     ]
 
 
+def sheet(runs: Mapping[str, wb.Run]) -> str:
+    """The numbers of the data sheet, as a Markdown table: one row per run and tier, each call counted once."""
+    rows = [
+        "| run | tier | calls | low | medium | high | critical | unknown | confidence: min, median, max | tokens in, out |",
+        "|" + "---|" * 10,
+    ]
+    for name, run in runs.items():
+        for tier, part in run.frame.drop_duplicates("call_key").groupby("tier"):
+            levels, known = part.level.value_counts(), part.confidence.dropna()
+            spread = f"{known.min():.2f}, {known.median():.2f}, {known.max():.2f}" if len(known) else "none"
+            counts = " | ".join(str(levels.get(level, 0)) for level in ("low", "medium", "high", "critical", "unknown"))
+            rows.append(
+                f"| {name} | {tier} | {len(part)} | {counts} | {spread} | {part.prompt_tokens.sum()}, {part.completion_tokens.sum()} |"
+            )
+    return "\n".join(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dialogues", type=int, default=80)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2, help="does not change the results; 1 is faster on a busy machine")
+    parser.add_argument(
+        "--sheet", action="store_true", help="print the numbers of the data sheet for the runs in --out, and stop"
+    )
     parser.add_argument("--only", choices=("blind", "free", "anchors"))
     parser.add_argument("--out", type=Path, default=ROOT / "data" / "recorded" / "smollm2")
     args = parser.parse_args()
+    if args.sheet:
+        print(sheet({name: wb.Run.open(args.out / name) for name in ("blind", "free", "anchors")}))
+        return
     corpus = wb.load_corpus(ROOT / "data" / "dialogues")
     for name, made, n, arms, repeats in plan(args.dialogues, args.repeats, args.threads):
         if args.only in (None, name):
