@@ -113,6 +113,16 @@ def test_foreign_errors_are_one_failed_call_but_wrong_settings_are_raised() -> N
         run_fake(Engine(unset, unset, clock=loop_clock).run(Task("q")))
 
 
+@pytest.mark.parametrize(
+    ("scores", "returned"), [((4, 7, 5), 1), ((4, 5, 7), 2), ((7, 4, 5), 0), ((5, 5, 4), 0), ((None, 3, None), 1), ((None, None, None), 0)]
+)  # fmt: skip
+def test_the_best_attempt_is_returned_then_the_earliest(scores: Any, returned: int) -> None:
+    answers = [{"answer": "It is four hours." if s is None else f"续航约 {i} 小时。"} for i, s in enumerate(scores)]
+    judge = [{"raw": json.dumps({"score": s, "passed": False})} for s in scores if s is not None]
+    result, _, _ = run(row(answers, judge))
+    assert (result.status, result.returned) == ("failed", returned)
+
+
 def test_two_judge_faults_leave_no_score_and_no_error_type() -> None:
     result, _, _ = run(row([BAD, GOOD], [FAIL, {"raw": None}, {"raw": "?"}]))
     second = result.attempts[1]
