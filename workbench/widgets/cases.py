@@ -150,7 +150,7 @@ class SideBySide(CasePanel):
             dropdown("arm", ["blind", *ANCHOR_KINDS], width="220px"),
             w.Textarea(layout=w.Layout(width="98%", height="90px")),
         )
-        self.kept, self.proof = w.HTML(), w.HTML()
+        self.kept, self.proof = "", w.HTML()
         self.outcome: Outcome | None = None
         self.asked: tuple[DoubleConfirmation, Dialogue, Arm] | None = None
         super().__init__(corpus, judges, outcomes, store)
@@ -163,7 +163,7 @@ class SideBySide(CasePanel):
             w.HBox([self.pick, self.l1, self.l2, self.arm]),
             w.HBox([self.button(label, do) for label, do in actions.items()]),
         )
-        self.build([self.filters, chosen, self.text, editor, buttons, self.work, self.out, self.kept, self.proof])
+        self.build([self.filters, chosen, self.text, editor, buttons, self.work, self.out, self.proof])
 
     def show(self) -> None:
         super().show()
@@ -173,7 +173,8 @@ class SideBySide(CasePanel):
     def put(self, outcome: Outcome | None) -> None:
         """Show an outcome, its evidence marked in the text."""
         self.outcome = outcome
-        self.out.value = outcome_html(outcome, text=self.edit.value) if outcome else card("not run yet")
+        shown = outcome_html(outcome, text=self.edit.value) if outcome else card("not run yet")
+        self.out.value = f'<div class="wb-pair"><div>{shown}</div><div>{self.kept}</div></div>' if self.kept else shown
 
     def edited(self) -> Dialogue:
         """The picked dialogue with the text as it stands in the editor; an edited one has no gold."""
@@ -203,8 +204,9 @@ class SideBySide(CasePanel):
         self.each(todo, one, then)
 
     def pin(self) -> None:
-        """Keep the outcome on the table for comparison with the next ones."""
-        self.kept.value = f"<b>Kept for comparison</b>{self.out.value}" if self.outcome else ""
+        """Keep the outcome on the table beside the next ones; without one, let go of what was kept."""
+        self.kept = f"<b>Kept for comparison</b>{outcome_html(self.outcome, text=self.edit.value)}" if self.outcome else ""
+        self.put(self.outcome)
 
     def prove(self) -> None:
         """Show the exact prompts and the raw answers of the outcome on the table."""

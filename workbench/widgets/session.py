@@ -84,7 +84,7 @@ class ReviewSession:
         self.revealing = False  # committed, and the verdict is on the table: the next Enter goes on
         self.draft = self._committed = Draft()
         self._since = ticks()
-        self._keep: Callable[[Dialogue], bool] = lambda d: True
+        self._offered = set(self._dialogues)
         self._open(seed, show)
         self._arrive(None)
 
@@ -179,9 +179,9 @@ class ReviewSession:
 
     def focus(self, keep: Callable[[Dialogue], bool]) -> int:
         """Offer only dialogues that *keep* accepts; returns how many of the queue that is."""
-        self._keep = keep
+        self._offered = {d.id for d in self._dialogues.values() if keep(d)}
         self._arrive(None)
-        return sum(map(keep, self._dialogues.values()))
+        return len(self._offered)
 
     def _enter(self) -> str:
         if self.moves_on:
@@ -222,7 +222,7 @@ class ReviewSession:
 
     def _arrive(self, dialogue_id: str | None) -> None:
         last = {r["dialogue_id"]: (n, r["kind"]) for n, r in enumerate(self.mine)}
-        waiting = (i for i in self._order if last.get(i, (0, "skip"))[1] == "skip" and self._keep(self._dialogues[i]))
+        waiting = (i for i in self._order if last.get(i, (0, "skip"))[1] == "skip" and i in self._offered)
         self._at = (
             dialogue_id if dialogue_id in self._dialogues else min(waiting, key=lambda i: last.get(i, (-1, ""))[0], default=None)
         )
