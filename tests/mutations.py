@@ -313,8 +313,8 @@ def english_words(rng, a, b):
 def english_traps(rng, a, b):
     d = plain(a)
     return rng.choice((
-        f"at least {d} yuan", f"not {d} yuan", f"{d} dollars", f"between {plain(min(a, b))} and {plain(max(a, b))} yuan", f"more than ¥{d}", f"{d} thousand yuan", f"a few yuan", f"twice {d} yuan",
-        f"less than ¥{d}", f"¥{d} to ¥{plain(a + 9)}", f"{d} euros", f"several yuan", f"{d}-odd yuan", f"over {d} yuan", f"{d}.{rng.randint(1, 9)}{rng.randint(1, 9)}9 yuan" if "." not in d else f"{d}9 yuan", f"no {d} yuan",
+        f"at least {d} yuan", f"not {d} yuan", f"{d} dollars", f"between {plain(min(a, b))} and {plain(max(a, b))} yuan", f"more than ¥{d}", f"{d} thousand yuan", "a few yuan", f"twice {d} yuan",
+        f"less than ¥{d}", f"¥{d} to ¥{plain(a + 9)}", f"{d} euros", "several yuan", f"{d}-odd yuan", f"over {d} yuan", f"{d}.{rng.randint(1, 9)}{rng.randint(1, 9)}9 yuan" if "." not in d else f"{d}9 yuan", f"no {d} yuan",
     ))  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from workbench.folding import words
@@ -24,7 +25,7 @@ def guard_text(text: str, *, authoritative: str) -> tuple[str, bool]:
     from workbench.text import inert
 
     result = check(text, authoritative)
-    return inert(str(result)).replace("\\u000a", "\n"), result.passed
+    return inert(str(result)), result.passed
 
 
 def compensation_json(order_id: str, *, complaint: str = "OVERTIME", damage: str | None = None, model: str | None = None) -> str:
@@ -44,7 +45,7 @@ def compensation_json(order_id: str, *, complaint: str = "OVERTIME", damage: str
         "steps": [asdict(s) for s in run.steps],
         "guardrail": str(run.guardrail).splitlines(),
     }
-    return json.dumps(body, ensure_ascii=False, indent=2, default=str)
+    return json.dumps(body, ensure_ascii=False, indent=2, default=lambda v: float(v) if isinstance(v, Decimal) else str(v))
 
 
 async def _with_model(order_id: str, complaint: str, damage: str | None, model: str) -> WorkflowRun:

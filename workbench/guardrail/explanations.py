@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
-from functools import cache, reduce
+from decimal import Decimal
+from functools import cache
+from itertools import chain
 from typing import Final
 
 from workbench.crisis import unlisted_numbers
@@ -18,6 +18,7 @@ from workbench.schema import CONFIRM_CONFIDENCE, FLAGS, Assessment, Outcome, Ris
 from workbench.text import detect_lang
 
 _ALL: Final = tuple(level.value for level in RiskLevel)
+_LINE: Final = Decimal(str(CONFIRM_CONFIDENCE))
 _BEFORE: Final = 60  # characters before a claim in which its negation or scope is looked for
 
 
@@ -43,16 +44,16 @@ def explain_outcome(outcome: Outcome, *, lang: str = "en") -> str:
             return t["missing"].format(tier=a.tier, reason=a.reason or t["none"])
         flags = t["join"].join(f for f in FLAGS if a.flags.get(f)) or t["none"]
         capped = t["capped"].format(tier=a.tier, raw=level(a.raw_level)) if a.raw_level != a.level else ""
-        return t["side"].format(tier=a.tier, level=level(a.level), confidence=f"{a.confidence:.3f}", flags=flags) + capped
+        return t["side"].format(tier=a.tier, level=level(a.level), confidence=_shown(a.confidence), flags=flags) + capped
 
-    blocked = t["join"].join(outcome.blocked_by) or t["none"]
+    verdict = t["yes"] if outcome.confirmed else t["no"].format(blocked=t["join"].join(outcome.blocked_by) or t["none"])
     parts = [
         t["level"].format(level=level(outcome.level)),
         t["incomplete"] if outcome.incomplete else "",
         side(outcome.l1),
         side(outcome.l2),
+        verdict,
     ]
-    parts.append(t["yes"] if outcome.confirmed else t["no"].format(blocked=blocked))
     if outcome.review_reasons:
         parts.append(t["review"].format(reasons=t["join"].join(f"({r})" for r in outcome.review_reasons)))
     return (" " if lang == "en" else "").join(p for p in [*parts, t["advisory"]] if p)
@@ -65,9 +66,10 @@ def check_explanation(text: str, outcome: Outcome, *, region: str | None = None)
     """
     reasons = [f"promises: “{h.text}”" for about in ("care", "payout") for h in check_promises(text, about=about).hits]
     reasons += [f"a number that is not in the resource table: {n}" for n in unlisted_numbers(text, region)]
-    if not text.strip():
+    read = fold(text).text
+    if not read.strip():
         reasons.append("there is no text")
-    for sentence in grammar("explanations", "words")["sentence"].split(fold(text).text):
+    for sentence in grammar("explanations", "words")["sentence"].split(read):
         reasons += _Sentence(sentence, outcome).contradictions()
     lang = "en" if detect_lang(text) == "en" else "zh"
     shown = explain_outcome(outcome, lang=lang) if reasons else text
@@ -119,14 +121,10 @@ class _Sentence:
             fits: list[str] = self._bounded(words("explanations")["fits"][kind], before, m.end())
             if self._denied(m.start()):
                 fits = [level for level in _ALL if level not in fits]
-            sides = self._sides(m.start())
-            one_each = [[str(a.level), *([str(a.raw_level)] if self.raw else [])] for a in sides]
+            one_each = [[str(a.level), str(a.raw_level)] if self.raw else [str(a.level)] for a in self._sides(m.start())]
             if self._scope(m.start()) == "overall":
-                one_each = (
-                    [[str(self.o.level), *reduce(operator.iadd, one_each, [])]]
-                    if self.raw or fits == ["unknown"]
-                    else [[str(self.o.level)]]
-                )
+                loose = self.raw or fits == ["unknown"]  # then either side may be meant
+                one_each = [[str(self.o.level), *(chain(*one_each) if loose else ())]]
             if not all(set(fits) & set(held) for held in one_each):
                 yield f"level: “{m[0].strip()}”, the outcome says {', '.join(held[0] for held in one_each)}"
 
@@ -147,11 +145,11 @@ class _Sentence:
             value, sides, near = _share(m), self._sides(m.start()), self.t[max(0, m.start() - 24) : m.end() + 16]
             if value is None or not (g["word"].search(self.t) or self._scope(m.start()) != "overall"):
                 continue
-            if value == Decimal(str(CONFIRM_CONFIDENCE)) and g["threshold"].search(near):
+            if value == _LINE and g["threshold"].search(near):
                 continue
             held = [a.confidence for a in sides if a.confidence is not None]
             if not any(_reads_as(c, value) for c in held):
-                yield f"confidence: “{m[0]}”, the outcome says {', '.join(f'{c:.3f}' for c in held) or 'unknown'}"
+                yield f"confidence: “{m[0]}”, the outcome says {', '.join(map(_shown, held)) or 'unknown'}"
         for m in _either("confidence", "low", "high").finditer(self.t):
             claims_high = (m.lastgroup == "high") != self._denied(m.start())
             enough = [a.confidence is not None and a.confidence >= CONFIRM_CONFIDENCE for a in self._sides(m.start())]
@@ -164,13 +162,7 @@ class _Sentence:
                 yield f"confirmed: “{m[0].strip()}”, the outcome says {self.o.confirmed}"
         held = sum(c.passed for c in self.o.conditions[:6])
         for m in grammar("explanations", "confirmed")["count"].finditer(self.t):
-            said = (
-                6
-                if m["all"]
-                else 0
-                if m["none"]
-                else int(english_numeral(m["n"]) if m["n"] and m["n"].isalpha() else numeral(m["n"] or m["z"]) or 0)
-            )
+            said = 6 if m["all"] else 0 if m["none"] else int(_number(m["n"] or m["z"]) or 0)
             if self.o.conditions and said != held:
                 yield f"conditions: “{m[0].strip()}”, {held} of 6 hold"
 
@@ -183,25 +175,27 @@ class _Sentence:
 
 
 def _share(m: re.Match[str]) -> Decimal | None:
-    """A confidence as written (0.9, 90%, 九成, 百分之九十, 9/10, nine out of ten) in [0, 1]."""
+    """A confidence as written (0.9, 90%, 九成, 百分之九十, 9/10, nine out of ten) in [0, 1], with as many places as were written."""
+    if m["ten"]:
+        return Decimal("0." + "".join(str(_number(c)) for c in m["ten"] if c != "成"))
+    value = _number(m["x"] or m["percent"] or m["han_percent"] or m["tenth"])
+    return value if value is None or m["x"] else value.scaleb(-1 if m["tenth"] else -2)
 
-    def number(text: str) -> Decimal | None:
-        return english_numeral(text) if text.isascii() and not any(c.isdigit() for c in text) else numeral(text)
 
-    value = number(m["x"] or m["percent"] or m["han_percent"] or m["ten"] or m["top"] or m["tenth"])
-    if value is None or m["x"]:
-        return value
-    if m["top"]:
-        below = number(m["bottom"] or "10")
-        return value / below if below else None
-    return value / (10 if m["ten"] or m["tenth"] else 100)
+def _number(text: str) -> Decimal | None:
+    return numeral(text) if not text.isascii() or any(c.isdigit() for c in text) else english_numeral(text.strip())
 
 
 def _reads_as(confidence: float, value: Decimal) -> bool:
-    """Is *value* the confidence, rounded to the digits it is written with, on the same side of the threshold?"""
-    exact, step = Decimal(str(confidence)), Decimal(1).scaleb(min(-1, int(value.normalize().as_tuple().exponent)))
-    line = Decimal(str(CONFIRM_CONFIDENCE))
-    return (exact >= line) == (value >= line) and value in (
-        exact.quantize(step, ROUND_HALF_EVEN),
-        exact.quantize(step, ROUND_HALF_UP),
+    """Is *value* the confidence, rounded (or cut, from three places on) as it is written, on the same side of the threshold?"""
+    step = Decimal(1).scaleb(int(value.as_tuple().exponent))
+    gap = Decimal(str(confidence)) - value
+    return (confidence >= CONFIRM_CONFIDENCE) == (value >= _LINE) and (
+        abs(gap) <= step / 2 or (0 <= gap < step <= Decimal("0.001"))
     )
+
+
+def _shown(confidence: float) -> str:
+    """Three places, cut where rounding would cross the threshold."""
+    text = f"{confidence:.3f}"
+    return text if _reads_as(confidence, Decimal(text)) else str(_LINE - Decimal("0.001"))
