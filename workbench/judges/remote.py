@@ -28,6 +28,8 @@ MAX_BODY: Final = 4 * 1024 * 1024
 _SAFE: Final = re.compile(r"[\w.\-\[\]]{1,48}", re.ASCII)
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+# What the SDK would tell about this machine with each call; nobody needs it, and it takes time.
+_TELLTALE: Final = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
 # What an endpoint may refuse and the word its refusal uses, in the order they are looked for.
 _REFUSABLE: Final = {"max_tokens": "max_tokens", "response_format": "response_format", "temperature": "temperature", "seed": "seed", "system": "system"}
 _UNSUPPORTED: Final = re.compile(
@@ -140,12 +142,15 @@ class RemoteJudge:
     async def _keep(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[AsyncOpenAI, None]:
         """Hold a client for as long as its loop runs: asyncio ends open generators, so this one, before a loop closes."""
         import httpx2
-        from openai import AsyncOpenAI, DefaultAioHttpClient
+        from openai import AsyncOpenAI, DefaultAioHttpClient, Omit
 
         here = urlsplit(self.base_url).hostname in ("127.0.0.1", "localhost", "::1")  # no proxy can reach this machine for us
         http = DefaultAioHttpClient(verify=_tls(), limits=httpx2.Limits(max_connections=1000), follow_redirects=False, trust_env=not here)
         timeout = httpx2.Timeout(self.timeout_s)
-        client = AsyncOpenAI(base_url=self.base_url, api_key=self.key(), max_retries=0, timeout=timeout, http_client=http)
+        quiet: dict[str, Any] = {f"X-Stainless-{name}": Omit() for name in _TELLTALE}
+        client = AsyncOpenAI(
+            base_url=self.base_url, api_key=self.key(), max_retries=0, timeout=timeout, http_client=http, default_headers=quiet
+        )  # fmt: skip
         try:
             yield client
         finally:
@@ -157,7 +162,7 @@ class RemoteJudge:
 
         client = await self._client()
         async with asyncio.timeout(self.timeout_s):  # the SDK's own limit is per read: a trickle would never end
-            return await client.post("/chat/completions", cast_to=httpx2.Response, content=body)
+            return await client.post(f"{self.endpoint}/chat/completions", cast_to=httpx2.Response, content=body)
 
     def _body(self, request: Request, left_out: frozenset[str]) -> bytes:
         messages: list[dict[str, str]] = list(request.prompt.messages)
