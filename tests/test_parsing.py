@@ -59,6 +59,7 @@ def test_case_file(row: dict[str, Any]) -> None:
         ({"raw": b"\xff" + GOOD.encode()}, "parse_error", "retry_then_unknown"),
         ({"raw": None, "choices": [{"finish_reason": "length", "message": {"content": GOOD}}]}, "truncated", "retry_larger_then_unknown"),
         ({"raw": None, "choices": [{"message": {"content": GOOD}}, {"message": {"content": LOW}}]}, "parse_error", "retry_then_unknown"),
+        ({"raw": GOOD, "finish_reason": "stop", "choices": [{"finish_reason": "length", "message": {"content": GOOD}}]}, "truncated", "retry_larger_then_unknown"),
         ({"raw": None, "message": {"content": "", "reasoning_content": GOOD}}, "parse_error", "retry_then_unknown"),
         ({"raw": 7}, "parse_error", "retry_then_unknown"),
     ],

@@ -69,14 +69,14 @@ def _content(raw: Any, finish: Any, message: Any, choices: Any) -> str:
         raise _Reject("The reply has no choices: answer with one JSON object.")
     choices = choices if isinstance(choices, list | tuple) else ()
     messages = [m for m in (message, *(_get(choice, "message") for choice in choices)) if m is not None]
-    finish = str(next((f for f in (finish, *(_get(choice, "finish_reason") for choice in choices)) if f), "")).lower()
-    if finish == "content_filter":
+    finish = {str(f).lower() for f in (finish, *(_get(choice, "finish_reason") for choice in choices))}
+    if "content_filter" in finish:
         raise _Reject("The provider filtered this answer.", "content_filter", "unknown_no_retry")
-    if finish == "refusal" or any(_get(m, "refusal") for m in messages):
+    if "refusal" in finish or any(_get(m, "refusal") for m in messages):
         raise _Reject("The model refused to answer.", "refused", "unknown_no_retry")
-    if finish in ("length", "max_tokens"):
+    if finish & {"length", "max_tokens"}:
         raise _Reject("The answer was cut off at the token limit.", "truncated", "retry_larger_then_unknown")
-    if finish in ("tool_calls", "function_call", "tool_use"):
+    if finish & {"tool_calls", "function_call", "tool_use"}:
         raise _Reject("A tool was called and none was offered: answer with one JSON object.")
     if raw is None:  # choices that differ become verdicts that differ, which rule 6 refuses
         raw = "\n".join(filter(None, (_plain(_get(m, "content")) for m in messages)))
