@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,13 @@ def chromium() -> Path | None:
         "/usr/bin/google-chrome",
     ]
     return next((Path(p) for p in places if p and Path(p).is_file()), None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The notebooks that nbval runs keep their labels away from those of whoever works here."""
+    scratch = tempfile.TemporaryDirectory(prefix="workbench-tests-")
+    config.add_cleanup(scratch.cleanup)
+    os.environ["WORKBENCH_REVIEWS"] = str(Path(scratch.name) / "reviews.db")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -43,7 +43,7 @@ def execute(path: Path, *, timeout_s: int = 300) -> nbformat.NotebookNode:
 def main(names: list[str]) -> int:
     os.environ.pop("MPLBACKEND", None)
     with tempfile.TemporaryDirectory() as scratch:
-        os.environ["IPYTHONDIR"] = scratch
+        os.environ |= {"IPYTHONDIR": scratch, "WORKBENCH_REVIEWS": f"{scratch}/reviews.db"}
         for path in [Path(n).resolve() for n in names] or sorted((ROOT / "notebooks").glob("*.ipynb")):
             book = execute(path)
             nbformat.write(book, path)
