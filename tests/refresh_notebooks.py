@@ -44,7 +44,7 @@ def main(names: list[str]) -> int:
     os.environ.pop("MPLBACKEND", None)
     with tempfile.TemporaryDirectory() as scratch:
         os.environ |= {"IPYTHONDIR": scratch, "WORKBENCH_REVIEWS": f"{scratch}/reviews.db"}
-        for path in [Path(n).resolve() for n in names] or sorted((ROOT / "notebooks").glob("*.ipynb")):
+        for path in [Path(n).resolve() for n in names] or sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")):
             book = execute(path)
             nbformat.write(book, path)
             print(path.name, len(book.cells), "cells")
