@@ -37,7 +37,11 @@ class Price(NamedTuple):
     def cost(self, usage: Usage) -> float:
         cached = min(usage.cached_tokens, usage.prompt_tokens)
         fresh = usage.prompt_tokens - cached
-        return (fresh * self.input + cached * (self.input if self.cached is None else self.cached) + usage.completion_tokens * self.output) / 1e6
+        return (
+            fresh * self.input
+            + cached * (self.input if self.cached is None else self.cached)
+            + usage.completion_tokens * self.output
+        ) / 1e6
 
 
 FREE: Final = Price(0.0, 0.0, 0.0)
@@ -121,7 +125,9 @@ class Budget:
         """Hold what one call may take at most; raises BudgetError when a limit would be passed, or for a model without a price."""
         price = price_of(judge)
         if self.usd is not None and price is None and not self.allow_unpriced:
-            raise BudgetError(f"the price of judge '{judge.name}' is unknown: give it one in judges.toml, or allow it with --allow-unpriced")
+            raise BudgetError(
+                f"the price of judge '{judge.name}' is unknown: give it one in judges.toml, or allow it with --allow-unpriced"
+            )
         asked = Usage(prompt_tokens(prompt), max_tokens)
         day = datetime.fromtimestamp(self._clock(), self._tz).date().isoformat()
         wanted = (
@@ -142,7 +148,10 @@ class Budget:
     def settle(self, hold: Hold, usage: Usage | None) -> None:
         """Replace the hold by what was used; None when the call may have been charged without an answer: the hold is spent."""
         if usage is not None:
-            used = {"usd": ceil(hold.price.cost(usage) * NANO) if hold.price else 0, "tokens": usage.prompt_tokens + usage.completion_tokens}
+            used = {
+                "usd": ceil(hold.price.cost(usage) * NANO) if hold.price else 0,
+                "tokens": usage.prompt_tokens + usage.completion_tokens,
+            }
             for name, amount in hold.parts:
                 self._idle[name] += amount - used.get(name.rsplit(":", 1)[1], amount)
 
@@ -183,7 +192,9 @@ def _refusal(name: str, need: int, limit: int) -> str:
     if what == "usd":
         return f"the next call may take ${need / NANO:.6f} and that would pass the budget of ${limit / NANO:.6f}: raise --budget-usd and --resume"
     if what == "tokens":
-        return f"the next call may take {need} tokens and that would pass the budget of {limit}: raise --budget-tokens and --resume"
+        return (
+            f"the next call may take {need} tokens and that would pass the budget of {limit}: raise --budget-tokens and --resume"
+        )
     return f"the {limit} calls of {what} are used up: go on tomorrow, or raise calls_per_day"
 
 
@@ -210,7 +221,9 @@ class Estimate(NamedTuple):
     def __str__(self) -> str:
         unpriced = any(f.usd is None for f in self.judges)
         total = "unknown (give the judge a price)" if unpriced else f"at most ${sum(f.usd or 0 for f in self.judges):.4f}"
-        return "\n".join([*map(str, self.judges), f"in all: {sum(f.calls for f in self.judges)} calls, money {total}, before retries"])
+        return "\n".join(
+            [*map(str, self.judges), f"in all: {sum(f.calls for f in self.judges)} calls, money {total}, before retries"]
+        )
 
 
 def estimate(pipeline: DoubleConfirmation, corpus: Iterable[Dialogue], *, repeats: int = 1, turns: str = "last") -> Estimate:

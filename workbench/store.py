@@ -43,26 +43,26 @@ RUNS: Final = _table(
     "runs", sa.Column("id", sa.String(64), primary_key=True), sa.Column("created_at", sa.Float), sa.Column("config", sa.Text)
 )
 CALLS: Final = _table(
-    "calls", _id(), sa.Column("run_id", sa.String(64), nullable=False), sa.Column("call_key", sa.String(64), nullable=False),
+    "calls", _id(), sa.Column("run_id", sa.String(300), nullable=False), sa.Column("call_key", sa.String(64), nullable=False),
     *(sa.Column(n, sa.Text) for n in _TEXT), *(sa.Column(n, sa.Integer) for n in _INT), *(sa.Column(n, sa.Float) for n in _REAL),
     sa.Column("answered", sa.Boolean), sa.Column("no_choices", sa.Boolean), sa.Column("usage_estimated", sa.Boolean), sa.Index("calls_by_key", "run_id", "call_key"),
 )  # fmt: skip
 ASSESSMENTS: Final = _table(
     "assessments",
     _id(),
-    sa.Column("session_id", sa.String(200), index=True),
+    sa.Column("session_id", sa.String(250), index=True),
     sa.Column("day", sa.String(10)),
     sa.Column("body", sa.Text),
 )
 OUTCOMES: Final = _table(
     "outcomes",
-    sa.Column("run_id", sa.String(64), primary_key=True),
+    sa.Column("run_id", sa.String(300), primary_key=True),
     sa.Column("unit", sa.String(400), primary_key=True),
     sa.Column("body", sa.Text),
 )
 ANNOTATIONS: Final = _table("annotations", _id(), sa.Column("queue", sa.String(200), index=True), sa.Column("body", sa.Text))
 COUNTERS: Final = _table(
-    "counters", sa.Column("name", sa.String(200), primary_key=True), sa.Column("value", sa.BigInteger, nullable=False)
+    "counters", sa.Column("name", sa.String(400), primary_key=True), sa.Column("value", sa.BigInteger, nullable=False)
 )
 
 
@@ -268,6 +268,11 @@ class Store:
         ((usd, n),) = self._all(sa.select(sa.func.coalesce(sa.func.sum(c.cost_usd), 0.0), tokens).where(c.run_id == run_id))
         return float(usd), int(n)
 
+    def tally(self, run_id: str) -> list[tuple[Any, ...]]:
+        """(tier, attempt, tries, status, how many) over the calls of a run."""
+        by = (CALLS.c.tier, CALLS.c.attempt, CALLS.c.tries, CALLS.c.status)
+        return [tuple(row) for row in self._all(sa.select(*by, sa.func.count()).where(CALLS.c.run_id == run_id).group_by(*by))]
+
     async def record_outcome(self, run_id: str, unit: str, row: Mapping[str, Any]) -> None:
         """Keep the outcome of one unit of work; a newer one replaces it."""
         await self._record(OUTCOMES, {"run_id": run_id, "unit": unit, "body": json.dumps(row)})
@@ -320,7 +325,10 @@ class Store:
 
     def counters(self, prefix: str) -> dict[str, int]:
         """All counters whose name starts with *prefix*."""
-        return {name: int(value) for name, value in self._all(sa.select(COUNTERS).where(COUNTERS.c.name.startswith(prefix, autoescape=True)))}
+        return {
+            name: int(value)
+            for name, value in self._all(sa.select(COUNTERS).where(COUNTERS.c.name.startswith(prefix, autoescape=True)))
+        }
 
 
 _LAST: Final = sa.select(CALLS).where(CALLS.c.run_id == sa.bindparam("run"), CALLS.c.call_key == sa.bindparam("key")).order_by(CALLS.c.id.desc()).limit(1)  # fmt: skip

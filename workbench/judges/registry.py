@@ -62,7 +62,9 @@ def judge(name: str, **options: Any) -> Judge:
     known = tables()
     if name not in known:
         where = judges_file() or f"no {FILE} here"
-        raise JudgeSetupError(f"there is no judge '{name}': built in are {', '.join(BUILT_IN)}; in {where}: {', '.join(known) or 'none'}")
+        raise JudgeSetupError(
+            f"there is no judge '{name}': built in are {', '.join(BUILT_IN)}; in {where}: {', '.join(known) or 'none'}"
+        )
     if known[name].get("kind") == "local":
         return judge_from({"name": name, **known[name]})
     made = remote(name, known[name])
@@ -114,5 +116,15 @@ def listing() -> pd.DataFrame:
     for name, table in tables().items():
         variable = str(table.get("key_env", ""))
         key = "none" if not variable else "set" if os.environ.get(variable) else "missing"
-        rows.append((name, FILE, str(table.get("model", "")), str(table.get("base_url", "this machine" if table.get("kind") == "local" else "")), variable, key, ""))
+        rows.append(
+            (
+                name,
+                FILE,
+                str(table.get("model", "")),
+                str(table.get("base_url", "this machine" if table.get("kind") == "local" else "")),
+                variable,
+                key,
+                "",
+            )
+        )
     return pd.DataFrame(rows, columns=columns)

@@ -31,7 +31,13 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 # What the SDK would tell about this machine with each call; nobody needs it, and it takes time.
 _TELLTALE: Final = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
 # What an endpoint may refuse and the word its refusal uses, in the order they are looked for.
-_REFUSABLE: Final = {"max_tokens": "max_tokens", "response_format": "response_format", "temperature": "temperature", "seed": "seed", "system": "system"}
+_REFUSABLE: Final = {
+    "max_tokens": "max_tokens",
+    "response_format": "response_format",
+    "temperature": "temperature",
+    "seed": "seed",
+    "system": "system",
+}
 _UNSUPPORTED: Final = re.compile(
     r"unsupported|not support|n't support|unrecogni[sz]ed|unknown (?:parameter|argument|field)|unexpected (?:keyword|parameter|argument|field)"
     r"|extra (?:inputs|fields)|not permitted|not allowed|only the default|must alternate"
@@ -79,7 +85,9 @@ class RemoteJudge:
         if parts.username or parts.password or parts.query:
             raise JudgeSetupError(f"judge '{self.name}': base_url must hold no key: name its environment variable in key_env")
         if not 0 <= self.temperature <= MAX_TEMPERATURE:
-            raise JudgeSetupError(f"judge '{self.name}': temperature must be 0 to {MAX_TEMPERATURE} for judging; 0 is the default")
+            raise JudgeSetupError(
+                f"judge '{self.name}': temperature must be 0 to {MAX_TEMPERATURE} for judging; 0 is the default"
+            )
 
     @property
     def endpoint(self) -> str:
@@ -145,7 +153,9 @@ class RemoteJudge:
         from openai import AsyncOpenAI, DefaultAioHttpClient, Omit
 
         here = urlsplit(self.base_url).hostname in ("127.0.0.1", "localhost", "::1")  # no proxy can reach this machine for us
-        http = DefaultAioHttpClient(verify=_tls(), limits=httpx2.Limits(max_connections=1000), follow_redirects=False, trust_env=not here)
+        http = DefaultAioHttpClient(
+            verify=_tls(), limits=httpx2.Limits(max_connections=1000), follow_redirects=False, trust_env=not here
+        )
         timeout = httpx2.Timeout(self.timeout_s)
         quiet: dict[str, Any] = {f"X-Stainless-{name}": Omit() for name in _TELLTALE}
         client = AsyncOpenAI(
@@ -171,7 +181,11 @@ class RemoteJudge:
             messages = [{"role": "user", "content": f"{first['content']}\n\n{second['content']}"}, *rest]
         cap = "max_completion_tokens" if "max_tokens" in left_out else "max_tokens"
         body: dict[str, Any] = {"model": self.model, "messages": messages, cap: request.max_tokens or self.max_tokens}
-        optional = {"temperature": self.temperature, "seed": self.seed, "response_format": {"type": "json_object"} if self.json_mode else None}
+        optional = {
+            "temperature": self.temperature,
+            "seed": self.seed,
+            "response_format": {"type": "json_object"} if self.json_mode else None,
+        }
         body |= {k: v for k, v in optional.items() if v is not None and k not in left_out} | dict(self.extra)
         return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
@@ -201,7 +215,9 @@ class RemoteJudge:
         if finish is not None and finish.lower() not in _FINISH:
             filtered = any(word in finish.lower() for word in ("filter", "sensitive", "safety"))
             reason: Reason = "content_filter" if filtered else "api_error"
-            raise JudgeError(reason, "the endpoint broke off" + (f" ({finish})" if _SAFE.fullmatch(finish) else ""), retryable=not filtered)
+            raise JudgeError(
+                reason, "the endpoint broke off" + (f" ({finish})" if _SAFE.fullmatch(finish) else ""), retryable=not filtered
+            )
         refusal = next((m["refusal"] for m in messages if m.get("refusal")), None)
         return Reply(
             text=text, finish_reason=finish, message={"refusal": str(refusal)[:200]} if refusal else None,
@@ -262,7 +278,9 @@ def _retry_after(headers: Any) -> float | None:
         return seconds if value else None
     try:
         now = headers.get("date")
-        return max(0.0, parsedate_to_datetime(value).timestamp() - (parsedate_to_datetime(now).timestamp() if now else time.time()))
+        return max(
+            0.0, parsedate_to_datetime(value).timestamp() - (parsedate_to_datetime(now).timestamp() if now else time.time())
+        )
     except ValueError:
         return None
 
