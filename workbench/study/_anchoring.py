@@ -18,8 +18,8 @@ from workbench.stats.estimate import not_applicable
 from workbench.stats.paired import adjust, anchoring_index, sign_flip, tost
 from workbench.stats.proportions import proportion
 from workbench.stats.resample import bootstrap, family_sums, mean, seed_for
-from workbench.study._arms import arm_rows, by_dialogue, contrast, differences, families_of, moves, share_of_rows, towards
-from workbench.study.base import Material, Number, Result, by_stratum, figure, gather, named, table
+from workbench.study._arms import arm_rows, by_dialogue, contrast, differences, families_of, moves, towards
+from workbench.study.base import Material, Number, Result, by_stratum, figure, gather, named, row_shares, sentences, table
 
 QUOTING = ("told_l1", "label_confidence", "label_rationale")  # they tell L1's own level
 ANCHORLESS = ("neutral", "irrelevant_number")  # they name no level
@@ -43,71 +43,54 @@ def anchoring(
     drawn at random per dialogue. *margin* (score, 0 to 1) is the equivalence margin for 'no anchoring', fixed in advance.
     A stored run is used with the arms it has. A judge that cannot read an anchor gives 'not applicable' and no call.
     """
-    if isinstance(source, DoubleConfirmation) and not source.l2.reads_anchor:
-        return _silent(source.l2.name)
-    names = [a for a in arms or ANCHOR_KINDS if isinstance(a, str)]
-    wanted = [
-        *arms_for(names, paraphrases=paraphrases, doses=arms is None),
-        *(a for a in arms or () if isinstance(a, Arm) and a.name != "blind"),
-    ]
-    material = gather(source, dialogues, arms=wanted, repeats=repeats, seed=seed, **options)
+    l2 = source.l2 if isinstance(source, DoubleConfirmation) else getattr(getattr(source, "pipeline", None), "l2", None)
+    if l2 is not None and not l2.reads_anchor:
+        silent = not_applicable("anchoring index", f"judge '{l2.name}' cannot read an anchor")
+        return Result("anchoring", {}, [silent], {}, [("anchoring.index", {"index": silent.name}, {})])
+    named_kinds = [a for a in ANCHOR_KINDS if arms is None or a in arms]
+    custom = [a for a in arms or () if isinstance(a, Arm) and a.name != "blind"]
+    wanted = [*arms_for(named_kinds, paraphrases=paraphrases, doses=arms is None), *custom]
+    material = gather(source, dialogues, arms=wanted, repeats=repeats, seed=seed, **options).last()
     told = [a for a in dict.fromkeys(material.outcomes["arm"]) if a != "blind"]
-    if material.pipeline is not None and not material.pipeline.l2.reads_anchor:
-        return _silent(material.pipeline.l2.name)
     if not told or "blind" not in set(material.outcomes["arm"]):
         raise SetupError(
             "anchoring needs a blind arm and at least one told arm: run it with study.anchoring(pipeline, dialogues)"
         )
-    main = material.strata()[""]
-    estimates = by_stratum(material, lambda m: _measure(m, told, margin, gate, seed))
-    found = {r.name: r for r in estimates}
-    scores = pd.DataFrame({a: by_dialogue(arm_rows(main, a), "l2_score") for a in ("blind", *told)})
+
+    def study(m: Material) -> Result:
+        estimates = list(_measure(m, told, margin, gate, seed))
+        scores = pd.DataFrame({a: by_dialogue(arm_rows(m, a), "l2_score") for a in ("blind", *told)})
+        draws = _figures(m, {r.name: r for r in estimates}, scores, told, margin)
+        says = sentences("anchoring", arm=[{"arm": a} for a in told if a not in ANCHORLESS])
+        return Result("anchoring", {"scores": scores.reset_index(), "order": _order(m)}, estimates, draws, says, m.simulated)
+
+    return by_stratum(material, study)
+
+
+def _figures(m: Material, found: dict[str, Number], scores: pd.DataFrame, told: list[str], margin: float) -> dict[str, Any]:
     order = [a for a in ("told_low", "blind", "told_critical") if a in scores]
-    lines = (
-        scores[order]
-        .reset_index()
-        .melt(["family", "dialogue_id"], value_name="y")
-        .assign(x=lambda f: f["variable"].map(order.index), id=lambda f: f["dialogue_id"])
-    )
-    means = pd.DataFrame([{"x": i} | {k: getattr(mean(scores[a], name=a, cluster=families_of(scores)), k) for k in ("value", "low", "high")}
-                          for i, a in enumerate(order)], columns=["x", "value", "low", "high"])  # fmt: skip
-    dose = pd.DataFrame([{"x": i, "series": "L2 score", **{c: getattr(e, k) for c, k in (("y", "value"), ("low", "low"), ("high", "high"))}}
-                         for i, a in enumerate(DOSES) if a in scores for e in [mean(scores[a], name=a, cluster=families_of(scores))]],
-                        columns=["x", "y", "low", "high", "series"])  # fmt: skip
-    nearer = {a: found[f"{a}: net towards"] for a in told if f"{a}: net towards" in found}
+    lines = scores[order].set_axis(range(len(order)), axis=1).melt(ignore_index=False, var_name="x", value_name="y").reset_index()
+    dose = [a for a in DOSES if a in scores]
     after = "told_critical" if "told_critical" in told else told[0]
-    share, text = share_of_rows(moves(main, after))
-    harm = pd.concat(
-        [table({a: found[f"{a}: {k}"] for a in told}, group=k) for k in ("harmful flips", "beneficial flips", "confirm flips")]
-    )
-    draws = {
-        "lines": figure("anchoring.lines", plots.spaghetti, lines, {"mean": means}, of=main, ticks=order),
-        "shift": figure("anchoring.shift", plots.forest, table({a: found[f"{a}: score shift"] for a in told}), of=main, reference=0.0, band=(-margin, margin)),
-        "flips": figure("anchoring.flips", plots.forest, table(nearer), of=main, reference=0.0, percent=True),
-        "harm": figure("anchoring.harm", plots.forest, harm.sort_values("label", kind="stable"), of=main, percent=True),
-        "moves": figure("anchoring.moves", plots.heat, share, text=text, of=main, fill={"arm": after}),
-        "dose": figure("anchoring.dose", plots.curves, dose, of=main),
+    part, text = row_shares(moves(m, after))
+    harm = [table({a: found[f"{a}: {k}"] for a in told}, group=k) for k in ("harmful flips", "beneficial flips", "confirm flips")]
+    nearer = {a: found[f"{a}: net towards"] for a in told if f"{a}: net towards" in found}
+    shifts = table({a: found[f"{a}: score shift"] for a in told})
+    return {
+        "lines": figure("anchoring.lines", plots.spaghetti, lines.rename(columns={"dialogue_id": "id"}), {"mean": _means(scores[order])}, of=m, ticks=order),
+        "shift": figure("anchoring.shift", plots.forest, shifts, of=m, reference=0.0, band=(-margin, margin)),
+        "towards": figure("anchoring.towards", plots.forest, table(nearer), of=m, reference=0.0, percent=True),
+        "harm": figure("anchoring.harm", plots.forest, pd.concat(harm).sort_values("label", kind="stable"), of=m, percent=True),
+        "moves": figure("anchoring.moves", plots.heat, part, text=text, of=m, fill={"arm": after}),
+        "dose": figure("anchoring.dose", plots.curves, _means(scores[dose]).rename(columns={"value": "y"}).assign(series="L2"), of=m),
     }  # fmt: skip
-    says: Any = [("anchoring.index", {"index": "anchoring index", "median": "anchoring index (Jacowitz-Kahneman)", "test": "no anchoring"}, {}),
-                 ("anchoring.equivalence", {"test": "anchoring within the margin", "shift": "critical less low"}, {}),
-                 ("anchoring.asymmetry", {"ratio": "asymmetry"}, {}), ("anchoring.damage", {"damage": "damage", "benefit": "benefit"}, {})]  # fmt: skip
-    says += [
-        (
-            "anchoring.arm",
-            {"net": f"{a}: net towards", "confirm": f"{a}: confirm flips", "harm": f"{a}: harmful flips"},
-            {"arm": a},
-        )
-        for a in told
-    ]
-    frames = {"scores": scores.reset_index(), "moves": share.reset_index(names="blind"), "order": _order(main)}
-    return Result("anchoring", frames, estimates, draws, says, material.simulated)
 
 
-def _silent(judge: str) -> Result:
-    why = f"judge '{judge}' cannot read an anchor"
-    return Result(
-        "anchoring", {}, [not_applicable("anchoring index", why)], {}, [("anchoring.silent", {"index": "anchoring index"}, {})]
-    )
+def _means(scores: pd.DataFrame) -> pd.DataFrame:
+    """Mean of each column with its interval, at x = 0, 1, …"""
+    found = [mean(scores[a], name=str(a), cluster=families_of(scores)) for a in scores]
+    rows = [{"x": i, "value": e.value, "low": e.low, "high": e.high} for i, e in enumerate(found)]
+    return pd.DataFrame(rows, columns=["x", "value", "low", "high"])
 
 
 def _measure(m: Material, told: list[str], margin: float, gate: float, seed: int) -> Iterator[Number]:
@@ -117,14 +100,13 @@ def _measure(m: Material, told: list[str], margin: float, gate: float, seed: int
             yield from towards(m, arm, DOSES.index(arm) if arm in DOSES else None)
     if {"told_low", "told_critical"} <= set(told):
         yield from _index(m, margin, seed)
-    others = [a for a in told if a not in ("told_low", "told_critical")]
     tests = [
         sign_flip(d, name=f"{a} = blind", cluster=families_of(d), seed=seed_for(seed, a))
         for a in told
         for d in [differences(m, a)]
     ]
     yield from adjust(tests)
-    for arm in (a for a in others if a in ANCHORLESS):
+    for arm in (a for a in told if a in ANCHORLESS):
         shift = differences(m, arm)
         yield tost(shift, -margin, margin, name=f"{arm} within the margin", cluster=families_of(shift))[0]
     if "told_l1" in told:

@@ -16,16 +16,15 @@ from workbench.stats.estimate import Estimate, not_applicable
 from workbench.stats.paired import mcnemar, sign_flip
 from workbench.stats.proportions import proportion
 from workbench.stats.resample import mean, seed_for
-from workbench.study.base import Material, Number
+from workbench.study.base import Material, Number, share
 
 KEPT = ["dialogue_id", "family", "gold_level", "gold_acceptable", "repeat", "paraphrase", "order", "l1_level", "l2_level", "l2_confidence",
         "l2_score", "confirmed"]  # fmt: skip
 
 
 def arm_rows(material: Material, arm: str) -> pd.DataFrame:
-    """Outcomes of one arm on the last turn, with ``right``: L2's level is acceptable (missing where unknown or without gold)."""
-    rows = material.outcomes
-    rows = rows[(rows["arm"] == arm) & (rows["turn"] == rows["n_user_turns"] - 1)][KEPT]
+    """Outcomes of one arm, with ``right``: L2's level is acceptable (missing where unknown or without gold)."""
+    rows = material.outcomes[material.outcomes["arm"] == arm][KEPT]
     accepted = [
         not pd.isna(a) and level in a.split(";") for level, a in zip(rows["l2_level"], rows["gold_acceptable"], strict=True)
     ]
@@ -74,7 +73,7 @@ def towards(material: Material, arm: str, target: int | None, *, against: str = 
         nearer = np.abs(both["rank"] - told) < np.abs(both["rank_0"] - told)
         hit = np.where(np.isnan(both["rank"] + both["rank_0"] + told), np.nan, nearer)
         shares[name] = both.assign(hit=hit).groupby(["family", "dialogue_id"])["hit"].mean()
-    yield mean(shares["told"], name=f"{arm}: towards", cluster=families_of(shares["told"]))
+    yield share(shares["told"], name=f"{arm}: towards", cluster=families_of(shares["told"]))
     floor = noise(material, against)
     if isinstance(floor, Estimate):
         yield replace(floor, name=f"{arm}: net towards")
@@ -95,7 +94,7 @@ def contrast(
     flips = (
         both.assign(flip=(both["l2_level"] != both["l2_level_0"]).astype(float)).groupby(["family", "dialogue_id"])["flip"].mean()
     )
-    yield mean(flips, name=f"{arm}: flips", cluster=families_of(flips))
+    yield share(flips, name=f"{arm}: flips", cluster=families_of(flips))
     floor = noise(material, against)
     if isinstance(floor, Estimate):
         yield replace(floor, name=f"{arm}: net flips")
@@ -125,9 +124,3 @@ def moves(material: Material, arm: str, *, against: str = "blind") -> pd.DataFra
     both = arm_rows(material, arm).merge(arm_rows(material, against), on=["dialogue_id", "repeat"], suffixes=("", "_0"))
     counts = pd.crosstab(pd.Categorical(both["l2_level_0"], names), pd.Categorical(both["l2_level"], names), dropna=False)
     return counts.reindex(index=names, columns=names, fill_value=0)
-
-
-def share_of_rows(counts: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A table of counts as row shares, and its cells as text: n and per cent."""
-    share = counts.div(counts.sum(axis=1).replace(0, np.nan), axis=0)
-    return share, counts.astype(str) + share.map(lambda v: "" if np.isnan(v) else f"\n{100 * v:.0f} %")

@@ -14,6 +14,7 @@ from workbench import plots
 from workbench.confirm import Arm, DoubleConfirmation
 from workbench.errors import SetupError
 from workbench.judges.base import Judge
+from workbench.runner import exposure
 from workbench.scoring import confusion
 from workbench.stats.agreement import agreement_board, board_frame, kappa, pair_table, ranks
 from workbench.stats.calibration import brier
@@ -22,7 +23,7 @@ from workbench.stats.estimate import Estimate, not_applicable
 from workbench.stats.paired import adjust, cochran_q, sign_flip
 from workbench.stats.proportions import bounds, proportion
 from workbench.stats.resample import bootstrap, family_sums, mean, rank_intervals, seed_for, weights
-from workbench.study.base import LEVELS, Material, Number, Result, by_stratum, figure, gather
+from workbench.study.base import LEVELS, Material, Number, Result, by_stratum, figure, gather, row_shares, sentences
 
 RANKS = ["name", "value", "rank", "rank_low", "rank_high", "p_best"]
 
@@ -36,37 +37,44 @@ def compare(
     that all see the same. *tier* keeps one tier of stored runs. The board and the omnibus test stand on repeat 0, declared
     in advance; the pairwise tests use all repeats. An unknown is never right, and the bounds say what it could hide.
     """
+
+    def study(m: Material) -> Result:
+        rated = _ratings(m)
+        family = m.frame.groupby("dialogue_id")["family"].first().reindex(rated.index)
+        columns = {str(c): rated[c] for c in rated}
+        board = agreement_board(columns, cluster=family, seed=seed_for(seed, "board"), n_resamples=n_resamples)
+        counts = {j: confusion(m.frame[m.frame["judge"] == j], "level") for j in judges}
+        frames = {"judges": _costs(m), "disagreements": _disagreements(rated), "board": board_frame(board)}
+        frames |= {
+            "ranks": _ranks(m, judges, seed, n_resamples),
+            **{f"confusion {j}": c.reset_index() for j, c in counts.items()},
+        }
+        estimates = [*_rates(m, judges, seed), *_tests(m, judges, seed), *board.values()]
+        pairs = [{"a": a, "b": b} for a, b in combinations(judges, 2)]
+        says = sentences("compare", judge=[{"judge": j} for j in judges], pair=pairs)
+        draws = _figures(frames, {r.name: r for r in estimates}, m, judges)
+        for j, c in counts.items():
+            part, text = row_shares(c.reindex(index=list(LEVELS), columns=[*LEVELS, "unknown"], fill_value=0))
+            draws[f"confusion {j}"] = figure("compare.confusion", plots.heat, part, text=text, of=m, fill={"judge": j})
+        return Result("compare", frames, estimates, draws, says, m.simulated)
+
     material = _material(source, dialogues, tier, options)
-    judges, main = list(dict.fromkeys(material.frame["judge"])), material.strata()[""]
-    rated = _ratings(main)
-    family = main.frame.groupby("dialogue_id")["family"].first().reindex(rated.index)
-    board = agreement_board(
-        {str(c): rated[c] for c in rated}, cluster=family, seed=seed_for(seed, "board"), n_resamples=n_resamples
-    )
-    shares = {j: confusion(main.frame[main.frame["judge"] == j], "level") for j in judges}
-    frames = {
-        "judges": _costs(main), "disagreements": _disagreements(rated), "board": board_frame(board),
-        "ranks": _ranks(main, judges, seed, n_resamples), **{f"confusion {j}": t.reset_index() for j, t in shares.items()},
-    }  # fmt: skip
-    estimates = by_stratum(material, lambda m: [*_rates(m, judges, seed), *_tests(m, judges, seed)]) + list(board.values())
-    slots = ("sensitivity", "specificity", "quadratic kappa", "unknown")
-    says = [("compare.judge", {s.replace(" ", "_"): f"{s} [{j}]" for s in slots}, {"judge": j}) for j in judges]
-    says += [("compare.pair", {"agree": f"agreement {a} ~ {b}", "kappa": f"quadratic kappa {a} ~ {b}", "test": f"{a} = {b}"}, {"a": a, "b": b})
-             for a, b in combinations(judges, 2)]  # fmt: skip
-    draws = _figures(frames, {r.name: r for r in estimates}, main, judges)
-    draws |= {f"confusion {j}": figure("compare.confusion", _confusion, t, of=main, fill={"judge": j}) for j, t in shares.items()}
-    return Result("compare", frames, estimates, draws, says, material.simulated)
+    judges = list(dict.fromkeys(material.frame["judge"]))
+    return by_stratum(material, study)
 
 
 def _material(source: Any, dialogues: Any, tier: str, options: dict[str, Any]) -> Material:
     many = list(source) if isinstance(source, Sequence) and not isinstance(source, str) else [source]
     if many and all(isinstance(j, Judge) for j in many):
         arms = [Arm(name="blind" if i == 0 else f"judge {j.name}", judge=j) for i, j in enumerate(many)]
-        found, tier = [gather(DoubleConfirmation(many[0], many[0]), dialogues, arms=arms, **options)], "L2"
+        m, tier = gather(DoubleConfirmation(many[0], many[0]), dialogues, arms=arms, **options), "L2"
+        seen = {(j.name, d.id): exposure(j, d) for j in many for d in dialogues}
+        claims = [seen.get(key, "unseen") for key in zip(m.frame["judge"], m.frame["dialogue_id"], strict=True)]
+        found = [replace(m, frame=m.frame.assign(exposure=claims))]
     else:
         found = [gather(s, dialogues, **options).only(arm="blind") for s in many]
-    rows = pd.concat([m.frame for m in found], ignore_index=True)
-    rows = rows[(rows["turn"] == rows["n_user_turns"] - 1) & ((rows["tier"] == tier) | (not tier))]
+    rows = pd.concat([m.last().frame for m in found], ignore_index=True)
+    rows = rows[(rows["tier"] == tier) | (not tier)]
     twice = rows["judge"].map(rows.groupby("judge")["tier"].nunique() > 1).fillna(False).astype(bool)
     rows = rows.assign(judge=rows["judge"].where(~twice, rows["judge"] + " as " + rows["tier"]))
     rows = rows.drop_duplicates(["dialogue_id", "judge", "repeat"])
@@ -205,10 +213,3 @@ def _figures(frames: dict[str, pd.DataFrame], found: dict[str, Any], main: Mater
 
 def _rest(share: float | None) -> float | None:
     return None if share is None else 1 - share
-
-
-def _confusion(counts: pd.DataFrame, **words: Any) -> Any:
-    counts = counts.reindex(index=list(LEVELS), columns=[*LEVELS, "unknown"], fill_value=0)
-    share = counts.div(counts.sum(axis=1).replace(0, np.nan), axis=0)
-    text = counts.astype(str) + share.map(lambda v: "" if np.isnan(v) else f"\n{100 * v:.0f} %")
-    return plots.heat(share, text=text, **words)

@@ -20,7 +20,7 @@ from workbench.stats.design import (
 )
 from workbench.stats.estimate import Estimate
 from workbench.stats.paired import sign_flip
-from workbench.study.base import Result, figure
+from workbench.study.base import Result, figure, sentences
 
 
 def design(
@@ -50,7 +50,7 @@ def design(
     n = sizes["dialogues for a paired score effect"]
     grid = sorted({max(4, round(n * f)) for f in (0.25, 0.5, 0.75, 1, 1.5, 2)})
     curve = [_power(k, effect, per_family, family_icc, alpha, n_simulations, seed) for k in grid]
-    at = curve[grid.index(max(4, n))]
+    at = max(4, n)
     factors = [
         Estimate(f"standard error with {r} repeats", repeat_factor(icc, r), method="of that with one repeat") for r in repeats
     ]
@@ -60,10 +60,8 @@ def design(
             for k, e in zip(grid, curve, strict=True)
         ]
     )
-    says: Any = [("design.sizes", {"found": needed[0].name, "false": needed[1].name, "zero": needed[2].name}, {}),
-                 ("design.paired", {"effect": needed[3].name, "yesno": needed[4].name, "same": needed[5].name, "power": at.name}, {}),
-                 ("design.repeats", {"few": f"standard error with {repeats[len(repeats) // 2]} repeats", "many": f"standard error with {repeats[-1]} repeats"},
-                  {"few_repeats": str(repeats[len(repeats) // 2]), "many_repeats": str(repeats[-1])})]  # fmt: skip
+    middle, most = repeats[len(repeats) // 2], repeats[-1]
+    says = sentences("design", at=[{"n": str(at), "few_repeats": str(middle), "many_repeats": str(most)}])
     se = pd.DataFrame({"x": list(repeats), "y": [e.value for e in factors], "series": "standard error"})
     draws = {"power": figure("design.power", plots.curves, shown, percent="y", limit=wanted_power),
              "repeats": figure("design.repeats", plots.curves, se, percent="y")}  # fmt: skip

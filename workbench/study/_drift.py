@@ -16,7 +16,7 @@ from workbench.stats.estimate import Estimate, SignificanceTest, not_applicable
 from workbench.stats.paired import adjust, sign_flip, stuart_maxwell
 from workbench.stats.proportions import proportion
 from workbench.stats.resample import mean, seed_for
-from workbench.study.base import Material, Number, Result, by_stratum, figure, gather, named, table
+from workbench.study.base import Material, Number, Result, by_stratum, figure, gather, named, sentences, table
 
 KEYS = ["family", "dialogue_id"]
 TIERS = ("L1", "L2")
@@ -41,49 +41,49 @@ def drift(
     material = gather(source, dialogues, **{"turns": "all", "repeats": repeats, "seed": seed, **options})
     later = {"later": gather(against)} if against is not None else {}
     later |= {a: material.only(arm=a) for a in dict.fromkeys(material.frame["arm"]) if a != "blind"}
-    base = material.only(arm="blind")
-    main = base.strata()[""]
-    estimates = by_stratum(base, lambda m: _measure(m, seed))
-    for name, other in later.items():
-        estimates += _snapshot(main, other, name, seed)
-    found = {r.name: r for r in estimates}
-    turns = _turns(main, seed)
+
+    def study(m: Material) -> Result:
+        estimates = [*_measure(m, seed), *(r for name, other in later.items() for r in _snapshot(m, other, name, seed))]
+        says = sentences(
+            "drift", tier=[{"tier": t} for t in TIERS], snapshot=[{"name": n, "tier": t} for n in later for t in TIERS]
+        )
+        models = {"first": m, **later}
+        keys = ["judge", "model_requested", "model_returned", "fingerprint"]
+        seen = [
+            x.frame.groupby(keys, dropna=False).size().rename("n").reset_index().assign(snapshot=n) for n, x in models.items()
+        ]
+        turns = _turns(m, seed)
+        draws = _figures(m, turns, {r.name: r for r in estimates}, margin)
+        return Result(
+            "drift", {"turns": turns, "models": pd.concat(seen, ignore_index=True)}, estimates, draws, says, m.simulated
+        )
+
+    return by_stratum(material.only(arm="blind"), study)
+
+
+def _figures(m: Material, turns: pd.DataFrame, found: dict[str, Number], margin: float) -> dict[str, Any]:
     lines = (
-        _wide(main, "L2", "error")
-        .melt(ignore_index=False, value_name="y")
+        _wide(m, "L2", "error")
+        .melt(ignore_index=False, value_name="y", var_name="x")
         .reset_index()
-        .rename(columns={"turn": "x", "dialogue_id": "id"})
+        .rename(columns={"dialogue_id": "id"})
     )
     means = {
         n: turns[(turns["tier"] == "L2") & (turns["what"] == w)]
         for n, w in (("mean", "error"), ("control: turns shuffled", "shuffled"))
     }
     right = turns[turns["what"] == "right"].rename(columns={"value": "y", "tier": "series"})
-    slope = pd.concat(
-        [table({n: found[f"{n} slope [{t}]"] for n in ("score error", "turns shuffled", *DIMENSIONS)}, group=t) for t in TIERS]
-    )
-    gaps = table({r.name: r for r in estimates if "flip" in r.name and isinstance(r, Estimate)})
-    draws = {
-        "turns": figure("drift.turns", plots.spaghetti, lines, means, of=main),
-        "right": figure("drift.right", plots.curves, right, of=main, percent="y"),
-        "slopes": figure("drift.slopes", plots.forest, slope.sort_values("label", kind="stable"), of=main, reference=0.0, band=(-margin, margin)),
-        "flips": figure("drift.flips", plots.forest, gaps, of=main, percent=True, reference=0.0),
-    }  # fmt: skip
-    says: Any = [
-        ("drift.turns", {"slope": f"score error slope [{t}]", "control": f"turns shuffled slope [{t}]"}, {"tier": t})
-        for t in TIERS
-    ]
-    says += [
-        ("drift.repeats", {"flips": f"flip rate over repeats [{t}]", "sd": f"score SD over repeats [{t}]"}, {"tier": t})
-        for t in TIERS
-    ]
-    says += [("drift.snapshot", {"shift": f"{n}: score difference [{t}]", "excess": f"{n}: excess flips [{t}]", "test": f"{n}: same scores [{t}]"},
-              {"tier": t, "name": n}) for n in later for t in TIERS]  # fmt: skip
-    models = [m.frame.groupby(["judge", "model_requested", "model_returned", "fingerprint"], dropna=False).size().rename("n").reset_index().assign(snapshot=n)
-              for n, m in {"first": base, **later}.items()]  # fmt: skip
-    return Result(
-        "drift", {"turns": turns, "models": pd.concat(models, ignore_index=True)}, estimates, draws, says, material.simulated
-    )
+    what = ("score error", "turns shuffled", *DIMENSIONS)
+    slope = pd.concat([table({n: found[f"{n} slope [{t}]"] for n in what}, group=t) for t in TIERS])
+    flips = table({n: r for n, r in found.items() if "flip" in n and isinstance(r, Estimate)})
+    return {
+        "turns": figure("drift.turns", plots.spaghetti, lines, means, of=m),
+        "right": figure("drift.right", plots.curves, right, of=m, percent="y"),
+        "slopes": figure(
+            "drift.slopes", plots.forest, slope.sort_values("label", kind="stable"), of=m, reference=0.0, band=(-margin, margin)
+        ),
+        "flips": figure("drift.flips", plots.forest, flips, of=m, percent=True, reference=0.0),
+    }
 
 
 def _rows(m: Material, tier: str) -> pd.DataFrame:
@@ -101,8 +101,8 @@ def _wide(m: Material, tier: str, value: str) -> pd.DataFrame:
 
 def _last(m: Material, tier: str, value: str) -> pd.DataFrame:
     """Dialogues x repeats at the last turn."""
-    rows = m.frame[(m.frame["tier"] == tier) & (m.frame["turn"] == m.frame["n_user_turns"] - 1)]
-    return rows.drop_duplicates([*KEYS, "repeat"]).pivot(index=KEYS, columns="repeat", values=value)
+    rows = m.last().frame
+    return rows[rows["tier"] == tier].drop_duplicates([*KEYS, "repeat"]).pivot(index=KEYS, columns="repeat", values=value)
 
 
 def _shuffled(wide: pd.DataFrame, seed: int, tier: str) -> np.ndarray:
@@ -201,60 +201,47 @@ def _snapshot(first: Material, second: Material, name: str, seed: int) -> list[N
     return out
 
 
-def drift_monitor(
-    baseline: Sequence[Any],
-    current: Sequence[Any],
-    *,
-    tier: str = "L2",
-    looks: int = 20,
-    false_alarm: float = 0.05,
-    kind: Any = "cusum",
-    seed: int = 0,
-) -> Result:
+def drift_monitor(baseline: Sequence[Any], current: Sequence[Any], *, tier: str = "L2", looks: int = 20, false_alarm: float = 0.05,
+                  kind: Any = "cusum", seed: int = 0) -> Result:  # fmt: skip
     """Watch a frozen probe set: one run per look against the runs of the baseline, with a declared false-alarm rate.
 
     A chart (CUSUM or EWMA) on the mean score, and an exact paired test on the levels with the alarm rate spent over *looks*.
     """
-    base, now = [gather(b) for b in baseline], [gather(c) for c in current]
+    base, now = ([gather(m) for m in part] for part in (baseline, current))
     scores = [[_last(m, tier, "score").astype(float).mean(axis=1).mean() for m in part] for part in (base, now)]
     chart = monitor(*scores, looks=looks, false_alarm=false_alarm, kind=kind, seed=seed_for(seed, "monitor"))
-    levels = [_last(m.only(repeat=0), tier, "level").set_axis([i], axis=1) for i, m in enumerate((base[0], *now)) if len(m.frame)]
-    wide = (
-        pd.concat(levels, axis=1).fillna("unknown")
-        if levels
-        else pd.DataFrame(columns=range(1 + len(now)), index=pd.MultiIndex.from_tuples([], names=KEYS))
-    )
-    exact = exact_looks(
-        wide.iloc[:, 0].to_numpy(object),
-        wide.iloc[:, 1:].to_numpy(object),
-        looks=looks,
-        alpha=false_alarm,
-        seed=seed_for(seed, "exact"),
-    )
-    counts: dict[str, Any] = {"n": len(now), "n_cluster": wide.index.get_level_values("family").nunique()}
-    status, why = chart.attrs["status"], chart.attrs["reason"]
-    alarm = chart.attrs["alarm_at"]
-    estimates: list[Number] = [
-        Estimate("looks until the chart alarms", None if alarm is None else alarm + 1, **counts, method=f"{kind}, false alarm {false_alarm:g} in {looks} looks",
-                 status=status if status in ("not_applicable", "undefined") else "ok" if alarm is not None else "undefined", reason=why if status in ("not_applicable", "undefined") else "; ".join(filter(None, [f"no alarm in {len(now)} looks", why]))),
-        Estimate("looks until the exact test alarms", None if exact.attrs["alarm_at"] is None else exact.attrs["alarm_at"] + 1, **counts,
-                 reason="" if exact.attrs["alarm_at"] is not None else f"no alarm in {len(now)} looks", method="sign test per look, alpha spent over looks"),
-        Estimate("achieved false-alarm rate of the exact test", exact.attrs["achieved"], n=len(wide), method="looks shuffled within dialogues"),
-    ]  # fmt: skip
-    ends = charts(chart["z"].fillna(0.0).to_numpy()) if status in ("ok", "too_few") and len(chart) else {}
-    up = (
-        {"upward": ends["up"], "downward": ends["down"]}
-        if kind == "cusum" and ends
-        else {"deviation": chart["statistic"].to_numpy()}
-    )
-    shown = pd.concat([pd.DataFrame({"x": chart["look"], "y": v, "series": k}) for k, v in up.items()])
-    limit = chart["limit"].iloc[0] if len(chart) else np.nan
-    draw = figure("drift.monitor", plots.curves, shown, of=base[0], limit=None if np.isnan(limit) else float(limit))
-    says = [
-        (
-            "drift.monitor",
-            {"chart": estimates[0].name, "exact": estimates[1].name, "achieved": estimates[2].name},
-            {"kind": kind.upper()},
-        )
+    levels = [
+        _last(m.only(repeat=0), tier, "level").reindex(columns=[0]).set_axis([i], axis=1) for i, m in enumerate((base[0], *now))
     ]
-    return Result("monitor", {"chart": chart, "exact": exact}, estimates, {"chart": draw}, says, base[0].simulated)
+    wide = pd.concat(levels, axis=1).fillna("unknown").astype(object).to_numpy()
+    exact = exact_looks(wide[:, 0], wide[:, 1:], looks=looks, alpha=false_alarm, seed=seed_for(seed, "exact"))
+    status, none = chart.attrs["status"], f"no alarm in {len(now)} looks"
+    why = chart.attrs["reason"] if status in ("not_applicable", "undefined") else none
+    methods = (f"{kind}, false alarm {false_alarm:g} in {looks} looks", "sign test per look, alpha spent over looks")
+    estimates: list[Number] = [
+        _alarm("looks until the chart alarms", chart.attrs["alarm_at"], why, methods[0], len(now), status),
+        _alarm("looks until the exact test alarms", exact.attrs["alarm_at"], none, methods[1], len(now), "ok"),
+        Estimate(
+            "achieved false-alarm rate of the exact test",
+            exact.attrs["achieved"],
+            n=len(wide),
+            method="looks shuffled within dialogues",
+        ),
+    ]
+    ends = charts(chart["z"].fillna(0.0).to_numpy()) if chart["limit"].notna().any() else {}
+    shown = (
+        {"upward": ends["up"], "downward": ends["down"]} if kind == "cusum" and ends else {kind: chart["statistic"].to_numpy()}
+    )
+    lines = pd.concat([pd.DataFrame({"x": chart["look"], "y": v, "series": k}) for k, v in shown.items()])
+    limit = chart["limit"].iloc[0] if ends else None
+    draw = figure("drift.monitor", plots.curves, lines, of=base[0], limit=limit)
+    return Result(
+        "monitor", {"chart": chart, "exact": exact}, estimates, {"chart": draw}, sentences("monitor"), base[0].simulated
+    )
+
+
+def _alarm(name: str, at: int | None, why: str, method: str, n: int, status: Any) -> Estimate:
+    """The look (from 1) of the first alarm, or why there is none."""
+    if at is not None:
+        return Estimate(name, at + 1, n=n, method=method)
+    return Estimate(name, n=n, method=method, reason=why, status=status if status == "not_applicable" else "undefined")

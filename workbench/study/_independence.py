@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -18,10 +17,12 @@ from workbench.stats.dependence import copula_joint, error_dependence, fair_comp
 from workbench.stats.estimate import Estimate, not_applicable, undefined
 from workbench.stats.proportions import bounds, proportion
 from workbench.stats.resample import bootstrap_rows, seed_for
-from workbench.study.base import Material, Number, Result, by_stratum, figure, gather, table
+from workbench.study.base import Material, Number, Result, by_stratum, figure, gather, named, sentences, table
 
 PLANNED = ((0.01, 0.80), (0.05, 0.90), (0.10, 0.95))  # (false-alarm rate, sensitivity) of one judge, for the model curves
 STEPS = ("l1_critical", "l1_confidence", "l1_no_flags", "l2_critical", "l2_confidence", "l2_no_flags", "no_blocking_defect")
+RULES = ("both", "L1 stricter", "L2 stricter", "mean score")
+MAIN = "L1 x L2"
 Pairs = dict[str, pd.DataFrame]
 
 
@@ -33,70 +34,48 @@ def independence(
 
     *at*: an error of a judge is its level alone (``level``) or its whole half of the gate (``gate``). *others* are further
     runs over the same dialogues whose L2 is paired with this L1 (another family). Controls: each judge with its own
-    repeats, and dialogues permuted within gold class. Anchored arms of the run become pairs of their own.
+    repeats, and the pairing permuted. Anchored arms of the run become pairs of their own.
     """
-    material = gather(source, dialogues, **options)
-    more = {name: gather(m) for name, m in (others or {}).items()}
-    main = material.strata()[""]
-    pairs = _pairs(main, at, gate) | {
-        name: _pair(_rows(main, "L1", at, gate), _rows(m, "L2", at, gate)) for name, m in more.items()
-    }
-    estimates = by_stratum(material, lambda m: _study(m, _pairs(m, at, gate), seed, n_resamples))
-    for name in more:
-        estimates += _joint(pairs[name], name, seed)
-    estimates += _controls(main, pairs, permutations, seed)
-    found = {r.name: r for r in estimates}
-    names = [
-        n for n in dict.fromkeys([*pairs, "L1 twice", "L2 twice", "permuted"]) if f"{n}: joint" in found or f"{n}: lift" in found
-    ]
-    steps = {kind: _waterfall(main, critical) for kind, critical in (("false", False), ("found", True))}
-    curve = _ppv(found)
-    frames = {
-        "pairs": pd.concat([p.assign(pair=n) for n, p in pairs.items()], ignore_index=True), "decided": blocked(main.outcomes), "ppv": curve,
-        "model": theory(), **{f"waterfall {k}": w for k, w in steps.items()},
-    }  # fmt: skip
-    shown = pd.DataFrame([{"label": n, "rho": getattr(found.get(f"{n}: tetrachoric"), "value", None)}
-                          | {c: getattr(found[f"{n}: joint"], k) for c, k in (("joint", "value"), ("low", "low"), ("high", "high"))}
-                          for n in names if f"{n}: joint" in found], columns=["label", "rho", "joint", "low", "high"])  # fmt: skip
-    errors = pairs["L1 x L2"].assign(
-        x=lambda p: p["score_1"] - (p["gold_rank"] + 0.5) / 4, y=lambda p: p["score_2"] - (p["gold_rank"] + 0.5) / 4
+    more = {name: gather(m).last() for name, m in (others or {}).items()}
+
+    def study(m: Material) -> Result:
+        pairs = _pairs(m, more, at, gate)
+        estimates = [e for name, pair in pairs.items() for e in _joint(pair, name, seed)]
+        estimates += [*_pair_only(pairs[MAIN]), *_fair(pairs[MAIN], seed, n_resamples), *_controls(m, pairs, permutations, seed)]
+        found = {r.name: r for r in estimates}
+        return Result("independence", *_shown(m, pairs, found), sentences("independence"), m.simulated)
+
+    return by_stratum(gather(source, dialogues, **options).last(), study)
+
+
+def _shown(m: Material, pairs: Pairs, found: dict[str, Number]) -> tuple[dict[str, pd.DataFrame], list[Number], dict[str, Any]]:
+    """Frames, estimates and figures."""
+    falls = {"waterfall": _waterfall(m, critical=False), "waterfall_critical": _waterfall(m, critical=True)}
+    both = table({n.removesuffix(": joint"): e for n, e in found.items() if n.endswith(": joint") and "missed" not in n})
+    both = both.rename(columns={"value": "joint"}).assign(
+        rho=both["label"].map(lambda n: getattr(found[f"{n}: tetrachoric"], "value", None))
     )
+    lifts = table({n.removesuffix(": lift"): e for n, e in found.items() if n.endswith(": lift") and "missed" not in n})
+    middle = (pairs[MAIN]["gold_rank"] + 0.5) / 4
+    errors = pairs[MAIN].assign(x=pairs[MAIN]["score_1"] - middle, y=pairs[MAIN]["score_2"] - middle)
+    rules = table({r: found[f"false alarms at equal sensitivity: {r}"] for r in RULES})
+    ppv_rows = _ppv(found)
     draws = {
-        "headline": figure("independence.headline", plots.headline, theory(), shown, of=main),
-        "lift": figure("independence.lift", plots.forest, table({n: found[f"{n}: lift"] for n in names}), of=main, log=True, reference=1.0),
-        "errors": figure("independence.errors", plots.error_scatter, errors, of=main),
-        "waterfall": figure("independence.waterfall", plots.waterfall, steps["false"], of=main),
-        "waterfall_critical": figure("independence.waterfall_critical", plots.waterfall, steps["found"], of=main),
-        "ppv": figure("independence.ppv", plots.curves, curve, of=main, log="x", percent="xy"),
-        "rules": figure("independence.rules", plots.forest, table({r: found[f"false alarms at equal sensitivity: {r}"] for r in RULES}), of=main, percent=True),
-    }  # fmt: skip
-    says: Any = [(f"independence.{key}", {k: f"L1 x L2: {v}" for k, v in slots.items()}, {}) for key, slots in SAYS.items()]
-    says += [
-        (
-            "independence.fair",
-            {
-                k: f"false alarms at equal sensitivity: {r}"
-                for k, r in zip(("both", "one", "mean"), ("both", "L1 stricter", "mean score"), strict=True)
-            },
-            {},
-        )
-    ]
-    return Result("independence", frames, estimates, draws, says, material.simulated)
-
-
-RULES = ("both", "L1 stricter", "L2 stricter", "mean score")
-SAYS = {
-    "joint": {"joint": "joint", "one": "rate_first", "two": "rate_second", "product": "product"},
-    "lift": {"lift": "lift", "given": "second_given_first", "judges": "effective_judges"},
-    "missed": {"both": "missed by either", "one": "missed: rate_first"},
-    "same": {"same": "same wrong level"},
-}
+        "headline": figure("independence.headline", plots.headline, theory(), both, of=m),
+        "lift": figure("independence.lift", plots.forest, lifts, of=m, log=True, reference=1.0),
+        "errors": figure("independence.errors", plots.error_scatter, errors, of=m),
+        "ppv": figure("independence.ppv", plots.curves, ppv_rows, of=m, log="x", percent="xy"),
+        "rules": figure("independence.rules", plots.forest, rules, of=m, percent=True),
+        **{name: figure(f"independence.{name}", plots.waterfall, fall, of=m) for name, fall in falls.items()},
+    }
+    every = pd.concat([p.assign(pair=n) for n, p in pairs.items()], ignore_index=True)
+    frames = {"pairs": every, "decided": blocked(m.outcomes), "ppv": ppv_rows, "model": theory(), **falls}
+    return frames, list(found.values()), draws
 
 
 def _rows(material: Material, tier: str, at: str, gate: float) -> pd.DataFrame:
     """One judge's verdicts on the last turn: ``hit`` is critical (by level, or by its half of the gate), missing where unknown."""
     rows = material.frame[(material.frame["tier"] == tier) & material.frame["gold_level"].notna()]
-    rows = rows[rows["turn"] == rows["n_user_turns"] - 1]
     hit = rows["level"] == "critical"
     if at == "gate":
         clean = ~rows[[f"flag_{f}" for f in FLAGS]].fillna(True).any(axis=1)
@@ -115,12 +94,13 @@ def _pair(one: pd.DataFrame, two: pd.DataFrame, *, twice: bool = False) -> pd.Da
     return both[both["repeat_1"] < both["repeat_2"]] if twice else both
 
 
-def _pairs(material: Material, at: str, gate: float) -> Pairs:
-    """L1 with L2, blind and in each other arm of the run. L1 is one assessment for all arms: it is taken once."""
+def _pairs(material: Material, more: Mapping[str, Material], at: str, gate: float) -> Pairs:
+    """L1 with L2, blind, in each other arm of the run, and with the L2 of other runs. L1 is one assessment for all arms."""
     one, two = (_rows(material, tier, at, gate) for tier in ("L1", "L2"))
     one = one.drop_duplicates(["dialogue_id", "repeat"])
-    arms = ["blind", *[a for a in dict.fromkeys(two["arm"]) if a != "blind"]]
-    return {"L1 x L2" if a == "blind" else f"L1 x L2 ({a})": _pair(one, two[two["arm"] == a]) for a in arms}
+    arms = [a for a in dict.fromkeys(two["arm"]) if a != "blind"]
+    out = {MAIN: _pair(one, two[two["arm"] == "blind"])} | {f"{MAIN} ({a})": _pair(one, two[two["arm"] == a]) for a in arms}
+    return out | {name: _pair(one, _rows(m.only(arm="blind"), "L2", at, gate)) for name, m in more.items()}
 
 
 def _joint(pair: pd.DataFrame, label: str, seed: int, *, n_resamples: int = 500) -> list[Number]:
@@ -131,26 +111,19 @@ def _joint(pair: pd.DataFrame, label: str, seed: int, *, n_resamples: int = 500)
         found = error_dependence(
             a, b, cluster=pair.loc[part, "family"], seed=seed_for(seed, label, word), n_resamples=n_resamples
         )
-        out += [replace(e, name=f"{label}: {word}{key}") for key, e in found.items()]
+        out += [named(e, f"{label}: {word}{key}") for key, e in found.items()]
         if (a & b).isna().any():
             out.append(bounds(a & b, name=f"{label}: {word}joint, unknown bounded"))
     return out
 
 
-def _study(material: Material, pairs: Pairs, seed: int, n_resamples: int) -> Iterator[Number]:
-    for label, pair in pairs.items():
-        yield from _joint(pair, label, seed)
-    pair = pairs["L1 x L2"]
+def _pair_only(pair: pd.DataFrame) -> Iterator[Number]:
     critical = pair["gold_level"] == "critical"
-    yield proportion(
-        ~(pair["hit_1"] & pair["hit_2"])[critical].fillna(False),
-        name="L1 x L2: missed by either",
-        cluster=pair.loc[critical, "family"],
-    )
+    missed = ~(pair["hit_1"] & pair["hit_2"])[critical].fillna(False)
+    yield proportion(missed, name=f"{MAIN}: missed by either", cluster=pair["family"][critical])
     one, two, gold = (ranks(pair[c]) for c in ("level_1", "level_2", "gold_level"))
     wrong = (one != gold) & (two != gold) & ~np.isnan(one + two)
-    yield proportion((one == two)[wrong], name="L1 x L2: same wrong level", cluster=pair["family"][wrong])
-    yield from _fair(pair, seed, n_resamples)
+    yield proportion((one == two)[wrong], name=f"{MAIN}: same wrong level", cluster=pair["family"][wrong])
 
 
 def _fair(pair: pd.DataFrame, seed: int, n_resamples: int) -> Iterator[Number]:
@@ -177,37 +150,28 @@ def _fair(pair: pd.DataFrame, seed: int, n_resamples: int) -> Iterator[Number]:
         )
 
 
-def _controls(material: Material, pairs: Pairs, permutations: int, seed: int) -> list[Number]:
-    out = list[Number]()
+def _controls(material: Material, pairs: Pairs, permutations: int, seed: int) -> Iterator[Number]:
+    """Each judge with its own repeats (the upper reference), and the pairing permuted (its lift must be 1)."""
     for tier in ("L1", "L2"):
-        rows, label = _rows(material.only(arm="blind"), tier, "level", 0), f"{tier} twice"
-        names = set(material.frame.loc[material.frame["tier"] == tier, "judge"])
-        if any(material.deterministic(j) for j in names):
-            out.append(not_applicable(f"{label}: lift", "a deterministic judge repeats itself", n=len(rows)))
+        rows, name = _rows(material.only(arm="blind"), tier, "level", 0), f"{tier} twice: lift"
+        judges = set(material.frame.loc[material.frame["tier"] == tier, "judge"])
+        if any(map(material.deterministic, judges)):
+            yield not_applicable(name, "a deterministic judge repeats itself", n=len(rows))
         elif rows["repeat"].nunique() < 2:
-            out.append(not_applicable(f"{label}: lift", "one repeat only: run with repeats=3", n=len(rows)))
+            yield not_applicable(name, "one repeat only: run with repeats=3", n=len(rows))
         else:
-            pairs[label] = _pair(rows, rows, twice=True)
-            out += _joint(pairs[label], label, seed)
-    pair = pairs["L1 x L2"][lambda p: p["gold_level"] != "critical"]
+            pairs[f"{tier} twice"] = _pair(rows, rows, twice=True)
+            yield from _joint(pairs[f"{tier} twice"], f"{tier} twice", seed)
+    pair = pairs[MAIN][pairs[MAIN]["gold_level"] != "critical"]
     a, b = (pair[c].astype("Float64").to_numpy(dtype=float, na_value=np.nan) for c in ("hit_1", "hit_2"))
     a, b = a[~np.isnan(a + b)], b[~np.isnan(a + b)]
-    if not len(a) or not a.any() or not b.any():
-        return [*out, undefined("permuted: lift", "one of the judges never errs here", n=len(a))]
+    if not a.any() or not b.any():
+        yield undefined("permuted: lift", "one of the judges never errs here", n=len(a))
+        return
     rng = np.random.default_rng(seed_for(seed, "permuted"))
     lifts = [(a * rng.permutation(b)).mean() / (a.mean() * b.mean()) for _ in range(permutations)]
     low, high = np.quantile(lifts, [0.025, 0.975])
-    return [
-        *out,
-        Estimate(
-            "permuted: lift",
-            float(np.mean(lifts)),
-            low,
-            high,
-            n=len(a),
-            method=f"range of {permutations} permutations of the pairing",
-        ),
-    ]
+    yield Estimate("permuted: lift", np.mean(lifts), low, high, n=len(a), method=f"range of {permutations} permuted pairings")
 
 
 @cache
@@ -243,7 +207,7 @@ def _ppv(found: Mapping[str, Number]) -> pd.DataFrame:
         "both": ("missed by either", "joint"),
     }
     for series, (miss, false) in rates.items():
-        m, f = (found.get(f"L1 x L2: {k}") for k in (miss, false))
+        m, f = (found.get(f"{MAIN}: {k}") for k in (miss, false))
         ends = [getattr(e, k, None) for e in (m, f) for k in ("value", "low", "high")]
         if None not in ends:
             y, low, high = (ppv(1 - ends[i], ends[j], prevalence)["ppv"] for i, j in ((0, 3), (2, 5), (1, 4)))  # type: ignore[operator, arg-type]

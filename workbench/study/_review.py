@@ -14,7 +14,7 @@ from workbench.stats.agreement import agreement_board, board_frame, ranks
 from workbench.stats.estimate import Estimate, undefined
 from workbench.stats.proportions import proportion
 from workbench.stats.resample import bootstrap, mean, seed_for
-from workbench.study.base import Material, Number, Result, figure, gather, named, table
+from workbench.study.base import Material, Number, Result, figure, gather, named, sentences, table
 
 
 def review(annotations: Any, source: Any = None, *, simulated: bool = False, seed: int = 0, n_resamples: int = 2000) -> Result:
@@ -24,63 +24,38 @@ def review(annotations: Any, source: Any = None, *, simulated: bool = False, see
     labels that stand and were given before any reveal count, and agreement and gold use blind labels only. *source*: the
     run that was reviewed (gold, family, verdict). *simulated*: the raters are simulated; every title says so.
     """
-    labels = _standing(annotations)
-    material = gather(source).only(arm="blind") if source is not None else None
-    labels = _known(labels, material)
-    blind = labels[labels["arm"] != "shown"]
-    wide = blind.pivot(index="dialogue_id", columns="reviewer", values="level").fillna("unknown")
-    reviewers, family = list(wide), labels.groupby("dialogue_id")["family"].first()
-    also = {
-        c: labels.groupby("dialogue_id")[c].first().reindex(wide.index).fillna("unknown")
-        for c in ("gold", "verdict")
-        if labels[c].notna().any()
-    }
-    board = agreement_board(
-        {str(c): wide[c] for c in wide} | also,
-        cluster=family.reindex(wide.index),
-        seed=seed_for(seed, "review"),
-        n_resamples=n_resamples,
-    )
-    people = agreement_board(
-        {str(c): wide[c] for c in wide},
-        cluster=family.reindex(wide.index),
-        seed=seed_for(seed, "people"),
-        n_resamples=n_resamples,
-    )
-    between = {f"{metric} between reviewers": e for (metric, who), e in people.items() if who == "all"}
-    estimates: list[Number] = [*board.values(), *(named(e, n) for n, e in between.items()), *_effect(labels, seed, n_resamples)]
+    labels = _known(_standing(annotations), gather(source).last().only(arm="blind") if source is not None else None)
+    wide = labels[labels["arm"] != "shown"].pivot(index="dialogue_id", columns="reviewer", values="level").fillna("unknown")
+    facts = labels.groupby("dialogue_id")[["family", "gold", "verdict"]].first().reindex(wide.index)
+    people = {str(c): wide[c] for c in wide}
+    also = {c: facts[c].fillna("unknown") for c in ("gold", "verdict") if facts[c].notna().any()}
+    options: dict[str, Any] = {"cluster": facts["family"], "n_resamples": n_resamples}
+    board = agreement_board(people | also, seed=seed_for(seed, "review"), **options)
+    between = {m: e for (m, who), e in agreement_board(people, seed=seed_for(seed, "people"), **options).items() if who == "all"}
+    pairs = [e for (_, who), e in board.items() if who != "all"]
+    estimates = [*pairs, *(named(e, f"{m} between reviewers") for m, e in between.items()), *_effect(labels, seed, n_resamples)]
     found = {r.name: r for r in estimates}
-    board_table = board_frame(board)
-    shown = board_table[board_table["measure"].isin(["quadratic kappa", "critical kappa"]) & (board_table["raters"] != "all")]
-    shown = shown.assign(label=shown["raters"], group=shown["measure"], note=shown["status"] + ": " + shown["reason"])
-    effects = {n: found[n] for n in found if n.startswith("shown less blind")}
-    correct = pd.concat(
-        [
-            table({f"judge {w}": found[f"right when the judge is {w}, {a}"] for w in ("right", "wrong")}, group=a)
-            for a in ("blind", "shown")
-        ]
-    )
-    order = ranks(labels.groupby("dialogue_id")["gold"].first().reindex(wide.index).fillna("unknown"))
-    grid = wide.apply(lambda c: pd.Series(ranks(c), c.index)).iloc[np.argsort(order, kind="stable")].T
-    of = Of(labels, simulated)
+    kappas = [
+        table({who: e for (m, who), e in board.items() if m == wanted}, group=wanted)
+        for wanted in ("quadratic kappa", "critical kappa")
+    ]
+    effects = table({n.removeprefix("shown less blind"): e for n, e in found.items() if n.startswith("shown less blind")})
+    correct = [
+        table({f"judge {w}": found[f"right when the judge is {w}, {a}"] for w in ("right", "wrong")}, group=a)
+        for a in ("blind", "shown")
+    ]
+    order = np.argsort(ranks(facts["gold"].fillna("unknown")), kind="stable")
+    grid = wide.apply(lambda c: pd.Series(ranks(c), c.index)).iloc[order].T
+    letters = grid.map(lambda v: "" if np.isnan(v) else "lmhc"[int(v)])
+    of = Material(labels.assign(judge_kind="simulated" if simulated else "person", exposure="people"), labels)
     draws = {
-        "agreement": figure("review.agreement", plots.forest, pd.concat([table(between, group="all reviewers"), shown]), of=of),
-        "effect": figure("review.effect", plots.forest, table(effects), of=of, reference=0.0, percent=True),
-        "right": figure("review.right", plots.forest, correct, of=of, percent=True),
-        "grid": figure("review.grid", plots.heat, grid, of=of, limits=(0, 3), text=grid.map(lambda v: "" if np.isnan(v) else "lmhc"[int(v)])),
-    }  # fmt: skip
-    says: Any = [("review.between", {"alpha": "ordinal alpha between reviewers", "ac2": "AC2 between reviewers"}, {}),
-                 ("review.effect", {"effect": "shown less blind: agrees with the judge"}, {})]  # fmt: skip
-    says += [("review.gold", {"kappa": f"quadratic kappa {r} ~ gold"}, {"reviewer": str(r)}) for r in reviewers]
-    return Result("review", {"board": board_table, "labels": labels}, estimates, draws, says, simulated)
-
-
-class Of(Material):
-    """The caption of review figures counts labels, not assessments."""
-
-    def __init__(self, labels: pd.DataFrame, simulated: bool) -> None:
-        kind = "simulated" if simulated else "person"
-        super().__init__(labels.assign(judge_kind=kind, exposure=None), labels)
+        "agreement": figure("review.agreement", plots.forest, pd.concat([table(between, group="all reviewers"), *kappas]), of=of),
+        "effect": figure("review.effect", plots.forest, effects, of=of, reference=0.0, percent=True),
+        "right": figure("review.right", plots.forest, pd.concat(correct), of=of, percent=True),
+        "grid": figure("review.grid", plots.heat, grid, of=of, limits=(0, 3), text=letters),
+    }
+    says = sentences("review", reviewer=[{"reviewer": r} for r in people])
+    return Result("review", {"board": board_frame(board), "labels": labels}, estimates, draws, says, simulated)
 
 
 def _standing(annotations: Any) -> pd.DataFrame:

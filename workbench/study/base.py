@@ -10,12 +10,15 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from workbench.confirm import Arm, DoubleConfirmation
 from workbench.errors import SetupError
 from workbench.runner import Run, run, sync
 from workbench.stats.estimate import Estimate, SignificanceTest, number, to_frame
+from workbench.stats.proportions import proportion
+from workbench.stats.resample import mean
 from workbench.text import inert_cell, inert_html
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LEVELS = ("low", "medium", "high", "critical")
-FRESH = ("held_out", "out_of_fold", "unseen")
+EXPOSURES = ("in_sample", "development", "held_out", "out_of_fold", "unseen", "people")  # the weakest claim first
 Number = Estimate | SignificanceTest
 Says = Sequence[tuple[str, Mapping[str, str], Mapping[str, str]]]
 
@@ -42,7 +45,7 @@ class Sentence(str):
 
 
 class _Shown:
-    """A result inside a sentence. Formats: pct, bare, barepct, n, unknown, families; none is number and interval, or p."""
+    """A result inside a sentence. Formats: pct, bare, barepct, n, n_unknown, n_cluster; none is number and interval, or p."""
 
     def __init__(self, result: Number, lang: str) -> None:
         self.result, self.words, self.written = result, phrases()["words"][lang], list[str]()
@@ -55,21 +58,30 @@ class _Shown:
         r = self.result
         if spec in ("n", "n_unknown", "n_cluster"):
             return f"{getattr(r, spec, 0):,}"
-        p = isinstance(r, SignificanceTest)
-        value = r.value if isinstance(r, Estimate) else r.p if r.p_adjusted is None else r.p_adjusted
+        value = value_of(r)
         if value is None:
             return f"{self.words[r.status]} ({r.reason})"
         weak = f" ({self.words[r.status]})" if r.status in ("too_few", "degenerate") and "bare" not in spec else ""
-        if p:
+        if isinstance(r, SignificanceTest):
             return ("p < 0.001" if value < 0.001 else f"p = {number(value, 3)}") + weak
-        scale, unit, digits = (100, " %", 1) if "pct" in spec else (1, "", 0 if float(value).is_integer() and value > 1 else 2)
-        low, high = getattr(r, "low", None), getattr(r, "high", None)
-        if value == 0 and r.reason.startswith("0 of ") and high is not None:
-            return str(self.words["zero"].format(n=r.n, high=number(100 * high, 1)))
-        shown = number(scale * value, digits) + unit
-        if "bare" in spec or low is None or high is None:
-            return shown + weak
-        return f"{shown} [{number(scale * low, digits)}, {number(scale * high, digits)}]{weak}"
+        if value == 0 and r.reason.startswith("0 of ") and r.high is not None:
+            return str(self.words["zero"].format(n=r.n, high=_digits(r.high, "pct")))
+        if "bare" in spec or r.low is None or r.high is None:
+            return _digits(value, spec) + weak
+        return f"{_digits(value, spec)} [{_digits(r.low, spec, '')}, {_digits(r.high, spec, '')}]{weak}"
+
+
+def _digits(value: float, spec: str, unit: str = " %") -> str:
+    if "pct" in spec:
+        return ("0.01" if 0 < value < 0.0001 else number(100 * value, 1)) + unit
+    return number(value, 0 if float(value).is_integer() and value > 1 else 2)
+
+
+def value_of(result: Number) -> float | None:
+    """The number a sentence shows: an estimate's value, a test's adjusted p (p itself outside a family)."""
+    if isinstance(result, Estimate):
+        return result.value
+    return result.p if result.p_adjusted is None else result.p_adjusted
 
 
 @dataclass(frozen=True)
@@ -103,9 +115,9 @@ class Result:
 
     def plot(self, which: str | None = None, *, ax: Axes | None = None, lang: str = "en") -> Axes:
         """Draw one figure (the first if not named) and return its axes (the first, if it has several)."""
-        name = which or next(iter(self.drawings))
+        name = which or next(iter(self.drawings), "")
         if name not in self.drawings:
-            raise SetupError(f"study '{self.name}' has no figure '{name}': choose one of {', '.join(self.drawings)}")
+            raise SetupError(f"study '{self.name}' has no figure '{name}': it has {', '.join(self.drawings) or 'none'}")
         axes: Any = self.drawings[name](ax=ax, lang=lang)
         return axes if hasattr(axes, "figure") else axes[0]  # type: ignore[no-any-return]
 
@@ -118,24 +130,9 @@ class Result:
         words = phrases()["words"]
         if lang not in words:
             raise SetupError(f"no sentences in '{lang}': choose one of {', '.join(words)}")
-        known = {r.name for r in self.estimates}
-        first: list[str] = [Sentence(words[lang]["simulated"])] if self.simulated else []
-        lines = [self._say(key, slots, fill, lang) for key, slots, fill in self.says if set(slots.values()) <= known]
-        return list(dict.fromkeys([*first, *lines]))
-
-    def _say(self, key: str, slots: Mapping[str, str], fill: Mapping[str, str], lang: str) -> Sentence:
-        shown = {slot: _Shown(self[name], lang) for slot, name in slots.items()}
-        study, phrase = key.split(".")
-        template = phrases()[study][phrase][lang]
-        head = self[next(iter(slots.values()))]
-        if (head.value if isinstance(head, Estimate) else head.p) is None:  # the sentence has no subject
-            template, fill = "{subject}: {head}", {"subject": head.name}
-            shown = {"head": _Shown(head, lang)}
-        sentence = Sentence(template.format(**shown, **fill))
-        sentence.depends_on = tuple(dict.fromkeys(slots.values()))
-        sentence.numbers = tuple(text for s in shown.values() for text in s.written)
-        sentence.names = tuple(fill.values())
-        return sentence
+        known = {r.name: r for r in self.estimates}
+        lines = [_say(key, slots, fill, lang, known) for key, slots, fill in self.says if set(slots.values()) <= set(known)]
+        return list(dict.fromkeys([*([Sentence(words[lang]["simulated"])] if self.simulated else []), *lines]))
 
     def save(self, folder: str | Path) -> Path:
         """Write tables (CSV, formula-safe), figures (PNG) and the summary in each language into *folder*; returns it."""
@@ -144,11 +141,11 @@ class Result:
         out = Path(folder).expanduser()
         out.mkdir(parents=True, exist_ok=True)
         for name, frame in (self.frames | {"estimates": self.to_frame()}).items():
-            frame.map(inert_cell).to_csv(out / f"{self.name}_{name}.csv", index=False)
+            frame.map(inert_cell).to_csv(out / _file(self.name, name, "csv"), index=False)
         for name, figure in self.figures().items():
-            (out / f"{self.name}_{name}.png").write_bytes(png(figure))
+            (out / _file(self.name, name, "png")).write_bytes(png(figure))
         for lang in phrases()["words"]:
-            (out / f"{self.name}_summary.{lang}.txt").write_text("\n".join(self.summary(lang)) + "\n", "utf-8")
+            (out / _file(self.name, f"summary.{lang}", "txt")).write_text("\n".join(self.summary(lang)) + "\n", "utf-8")
         return out
 
     def _repr_html_(self) -> str:
@@ -157,6 +154,35 @@ class Result:
         return (
             f"<h4>{title}</h4><ul>{says}</ul><details><summary>{len(self.estimates)} results</summary><ul>{rows}</ul></details>"
         )
+
+
+def _file(study: str, name: str, ending: str) -> str:
+    """A file name from names that may hold anything (judges are named by the user)."""
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in f"{study}_{name}.{ending}")
+
+
+def _say(key: str, slots: Mapping[str, str], fill: Mapping[str, str], lang: str, known: Mapping[str, Number]) -> Sentence:
+    study, phrase = key.split(".")
+    template, head = phrases()[study][phrase][lang], known[next(iter(slots.values()))]
+    shown = {slot: _Shown(known[name], lang) for slot, name in slots.items()}
+    if value_of(head) is None:  # the sentence has lost its subject
+        template, shown = "{stratum}{subject}: {head}", {"head": _Shown(head, lang)}
+    mark = phrases()["words"][lang]["stratum"] if "stratum" in fill else ""
+    texts = {"subject": head.name, **fill, "stratum": mark}
+    sentence = Sentence((template if "{stratum}" in template else "{stratum}" + template).format(**shown, **texts))
+    sentence.depends_on = tuple(dict.fromkeys(slots.values()))
+    sentence.numbers = tuple(text for s in shown.values() for text in s.written)
+    sentence.names = tuple(texts.values())
+    return sentence
+
+
+def sentences(study: str, **over: Iterable[Mapping[str, str]]) -> Says:
+    """The summary of a study as phrases.toml lists it: a phrase with ``each`` is said once for each item of *over* by that name."""
+    return [
+        (f"{study}.{key}", {slot: name.format(**item) for slot, name in phrase["slots"].items()}, item)
+        for key, phrase in phrases()[study].items()
+        for item in (over.get(phrase["each"], ()) if "each" in phrase else ({},))
+    ]
 
 
 @dataclass(frozen=True)
@@ -182,24 +208,34 @@ class Material:
 
         return replace(self, frame=cut(self.frame), outcomes=cut(self.outcomes))
 
+    def last(self) -> Material:
+        """The last assessed turn of each dialogue only: its text under analysis."""
+        top = self.frame.groupby("dialogue_id")["turn"].max()
+        frame, outcomes = (t[(t["turn"] == t["dialogue_id"].map(top)).fillna(False)] for t in (self.frame, self.outcomes))
+        return replace(self, frame=frame, outcomes=outcomes)
+
     def strata(self) -> dict[str, Material]:
         """'' is what the headline stands on: dialogues no judge learnt from. Development dialogues are kept apart.
 
         A dialogue that is in-sample for any judge is left out for all of them, so that comparisons stay paired. Where
         there are only development dialogues, they are '' (the caption says so).
         """
-        worst = self.frame.groupby("dialogue_id")["exposure"].agg(_worst)
-        fresh, seen = (set(worst.index[worst.isin(kinds)]) for kinds in (FRESH, ("development",)))
-        if not fresh:
-            return {"": self.only(dialogue_id=seen)}
-        return {"": self.only(dialogue_id=fresh)} | ({" (development)": self.only(dialogue_id=seen)} if seen else {})
+        worst = self.exposure()
+        fresh, seen = set(worst.index[worst.isin(EXPOSURES[2:])]), set(worst.index[worst == "development"])
+        first = self.only(dialogue_id=fresh or seen)
+        return {"": first} | ({" (development)": self.only(dialogue_id=seen)} if fresh and seen else {})
+
+    def exposure(self) -> pd.Series:
+        """How each dialogue may be used: the weakest claim over the judges."""
+        known = self.frame.assign(claim=self.frame["exposure"].fillna("unseen").map(EXPOSURES.index))
+        return known.groupby("dialogue_id")["claim"].min().map(lambda i: EXPOSURES[int(i)]).astype(object)
 
     def caption(self, lang: str = "en") -> str:
         """The line under a figure: dialogues, families, exposure, unknowns."""
         rows, words = self.frame, phrases()["words"][lang]
-        kinds = ", ".join(words.get(str(k), str(k)) for k in dict.fromkeys(rows["exposure"].dropna()))
+        kinds = ", ".join(words[k] for k in dict.fromkeys(self.exposure())) or "-"
         counts = {"n": rows["dialogue_id"].nunique(), "families": rows["family"].nunique(), "rows": len(rows)}
-        return str(words["caption"].format(**counts, unknown=(rows["level"] == "unknown").sum(), kinds=kinds or "-"))
+        return str(words["caption"].format(**counts, unknown=(rows["level"] == "unknown").sum(), kinds=kinds))
 
     def deterministic(self, judge: str) -> bool:
         """Does this judge always give the same answer? Asked of the pipeline's judge, else guessed from its kind."""
@@ -208,11 +244,6 @@ class Material:
                 return j.deterministic
         kinds = set(self.frame.loc[self.frame["judge"] == judge, "judge_kind"])
         return bool(kinds) and kinds <= {"rules", "model"}
-
-
-def _worst(kinds: Iterable[Any]) -> str:
-    order = ("in_sample", "development", *FRESH)
-    return min((k for k in kinds if not pd.isna(k)), key=order.index, default="unseen")
 
 
 def gather(source: Any, dialogues: Any = None, *, arms: Sequence[Arm] = (Arm(),), **options: Any) -> Material:
@@ -232,9 +263,18 @@ def gather(source: Any, dialogues: Any = None, *, arms: Sequence[Arm] = (Arm(),)
     return Material(source.frame, source.outcomes, source.pipeline)
 
 
-def by_stratum(material: Material, measure: Callable[[Material], Iterable[Number]]) -> list[Number]:
-    """The results of every stratum, those of development dialogues under names that say so."""
-    return [replace(r, name=r.name + word) for word, part in material.strata().items() for r in measure(part)]
+def by_stratum(material: Material, study: Callable[[Material], Result]) -> Result:
+    """The study of each stratum as one result: what stands on development dialogues says so in its names and sentences."""
+    parts = {word: study(part) for word, part in material.strata().items()}
+    return Result(
+        parts[""].name,
+        {name + word: frame for word, r in parts.items() for name, frame in r.frames.items()},
+        [named(e, e.name + word) for word, r in parts.items() for e in r.estimates],
+        {name + word: draw for word, r in parts.items() for name, draw in r.drawings.items()},
+        [(key, {slot: name + word for slot, name in slots.items()}, {**fill, **({"stratum": word} if word else {})})
+         for word, r in parts.items() for key, slots, fill in r.says],
+        material.simulated,
+    )  # fmt: skip
 
 
 def figure(
@@ -261,9 +301,24 @@ def named(result: Number, name: str) -> Any:
     return replace(result, name=name)
 
 
+def share(values: Any, *, name: str, cluster: Any = None) -> Estimate:
+    """Mean of shares in [0, 1]: an exact interval when all are 0 or 1, else by t and kept inside [0, 1]."""
+    known = pd.to_numeric(pd.Series(values, dtype=object)).dropna()
+    if known.isin([0, 1]).all():
+        return proportion(values, name=name, cluster=cluster)
+    e = mean(values, name=name, cluster=cluster)
+    return e if e.low is None or e.high is None else replace(e, low=max(0.0, e.low), high=min(1.0, e.high))
+
+
 def table(results: Mapping[str, Number], **columns: Any) -> pd.DataFrame:
     """Estimates as rows for ``plots.forest``: label, value, low, high, n, note; *columns* are added to each row."""
     names = ("value", "low", "high", "n")
     rows = [{"label": k, "note": f"{e.status.replace('_', ' ')}: {e.reason}"} | {c: getattr(e, c, None) for c in names}
             for k, e in results.items()]  # fmt: skip
     return pd.DataFrame(rows, columns=["label", *names, "note"]).assign(**columns)
+
+
+def row_shares(counts: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A table of counts as shares of each row, and its cells as text (n and per cent), for ``plots.heat``."""
+    part = counts.div(counts.sum(axis=1).replace(0, np.nan), axis=0)
+    return part, counts.astype(str) + part.map(lambda v: "" if np.isnan(v) else f"\n{100 * v:.0f} %")
