@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -44,8 +45,8 @@ def test_the_case_checker_fails_a_wrong_expectation():
     [
         "２０元", "20块", "20块钱", "贰拾元整", "人民币20", "最高不超过20元", "**20**元", "赔付20元、3单合并", "本次赔付020元", "￥ 20.00", "CNY20", "赔付20(元)", "金额（元）：20", "至多20元", "no more than ¥20",
         "廿块", "2e1元", "赔付20元人民币", "1. ¥20\n2. 3单", "20 yuan (twenty yuan)", "贰拾元整（¥20.00）", "赔付２０．００圓", "二十塊錢", "2<!-- x -->0元", "20&nbsp;元", "&#165;20", "\\u8d54\\u4ed820\\u5143",
-        '"suggested_amount": 20.00}', "赔付“20”元", "COMP-001：¥20", "2026-03-20 20元", "18:30 20元到账", "赔付20元次日到账", "20元一单", "赔付20元年底前到账", "20元2小时内到账", "12块8毛不是，见下" if False else "共20元。", "¥20.-",
-        "退款20元月底前到账", "20元代金券", "20元组合券", "二零元", "赔付5️⃣0️⃣%后为20元" if False else "2️⃣0️⃣元", "𝟚𝟘元", "٢٠元", "赔付20元，分3次", "您将获得 ¥20 的补偿", "RMB20.00元", "20.00（人民币元）", "赔付 20 元 整",
+        '"suggested_amount": 20.00}', "赔付“20”元", "COMP-001：¥20", "2026-03-20 20元", "18:30 20元到账", "赔付20元次日到账", "20元一单", "赔付20元年底前到账", "20元2小时内到账", "¥20.-",
+        "退款20元月底前到账", "20元代金券", "20元组合券", "二零元", "2️⃣0️⃣元", "共20元。", "𝟚𝟘元", "٢٠元", "赔付20元，分3次", "您将获得 ¥20 的补偿", "RMB20.00元", "20.00（人民币元）", "赔付 20 元 整",
     ],
 )  # fmt: skip
 def test_a_repeat_in_any_form_passes(text):
@@ -124,6 +125,29 @@ def test_each_mention_has_its_span_type_value_and_reason():
     assert payout.reason == "the decision is 20"
 
 
+NAMED = {"order_value": "64.00", "cap": "50.00", "approval_line": "10.00"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "赔付金额为20元（人民币）", "20元将原路退回", "一张20元优惠券", "每单最多20元", "合计20元", "赔付20元，不含配送费", "我们理解您不希望只赔付20元", "不再另行赔付，本次赔付20元", "无需审核即可赔付20元", "除20元外不再赔付", "并没有超过20元", "仅赔付20元", "只赔20元", "第2次赔付20元", "2份餐品赔付20元", "5个工作日内到账20元", "20元/单", "¥20（贰拾元）", "CN¥20", "￥20元", "贰拾圆零角零分", "20元0角", "a ¥20 coupon", "a 20-yuan coupon", "twenty-yuan voucher", "20 Chinese yuan", "Amount (yuan): 20", "fifty percent of the order, 20 yuan", "赔付【20】元", "赔付{20}元", "赔付[20]元", "≤20元", "小于等于20元", "最高可达20元", "20元左右", "不超20元", "as much as ¥20", "赔付20元以表歉意", "退款20元已到账", "补偿20元整，祝您生活愉快", "已为您申请20元补偿", "您好，本单超时18分钟，按规则补偿20元优惠券1张", "赔付20元；如需帮助请拨打400电话", "根据订单金额64.00元×50%计算，超过20元封顶，按20元赔付", "本单64元的订单赔付20元", "已超过10元审批线，需人工审批", "低于50元上限", "未超出50元上限", "20元未达到单笔上限50元", "订单总额为64.00元", "The order total was ¥64.00, so 50% capped at ¥20 gives ¥20.", "exceeds the 10 yuan approval threshold", "20元，大约2天到账", "20元(约3天)", "二十元整", "赔付二十元钱", "总共二十块", "赔付 20.00（元）", "赔付金额(元):20.00", "20 RMB only", "Rmb 20.00", "The sum of twenty yuan", "twenty (20) yuan", "您可得20元，请于3日内领取", "补偿20元，非现金", "本次为20元，非50%", "20元不会变更", "20元不会影响您的信用", "赔付20元后订单关闭", "补给您20块钱哈", "赔付20元，5分钟内到账", "20元5折券", "20元一次性发放", "赔付20元100%到账",
+    ],
+)  # fmt: skip
+def test_ordinary_faithful_sentences_pass(text):
+    assert not check_amounts(text, "20.00", evidence=NAMED).conflict
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "50 Chinese yuan", "五十大元", "50大洋", "50软妹币", "退您五十可以吗", "赔付50可以吗", "补偿50表示歉意", "退款50已到账", "赔付20元起步", ">20元", "≥20元", "＞20元", "<20元", "超20元", "逾20元", "20元不等", "20元(起)", "20元或更多", "in excess of ¥20", "beyond 20 yuan", "We will pay 20 pounds", "the amount is 20 pounds", "NZ$20", "20元（港币）", "港币20元", "日币20元", "赔付l5元", "suggested_amount为50", "amount is 50", "Amount (yuan): 50", "赔付【50】元", "赔付{50}元", "赔付{amount1}元", "没有达到20元", "两笔20元", "20元的三倍", "20元再加5元", "20元外加运费3元", "赔付贰拾壹元", "20元零一分", "20元1角", "赔付20元，另送5元", "满50减20元", "按64元赔付", "赔付32元", "订单金额64元全额退", "按订单金额64元赔付", "twenty-one yuan", "two zero yuan", "赔付20元吗？不，是30元", "20点5元", "赔付二点零元", "零元", "赔付 0 元", "-20元", "20元减5元", "20÷2元", "五块", "十块", "赔你10块", "100元", "一百元", "一百来块", "十来块", "几块钱", "¥20-30", "20~30块", "二三十块", "二十至三十元", "20到三十元", "20 or 30 yuan", "either 20 or 30 yuan", "赔付20/30元", "赔付20元|30元", "¥20 + ¥5", "20元*3", "3x20元", "3×20元", "20元X2", "赔付2O元", "赔付貳佰元", "赔付５０圓", "赔付ⅩⅩ元", "赔付㊿元", "赔付⑳⓪元", "赔付%s元", "赔付${amount}", "赔付$amount元", "¥undefined", "¥NaN", "赔付---元", "赔付--元", "赔付——元", "赔付？？元", "赔付□□元", "赔付＿＿元", "¥-", "赔付 元", "约合3美元，即20元", "赔20块5毛", "20.001元", "20.0.0元", "２０．５０元", "20,5元", "20'00元", "2 000元", "20 00元", "１，０２０元", "1.020,00元", "20/元30", "赔付20元起，上不封顶",
+    ],
+)  # fmt: skip
+def test_other_wordings_of_another_amount_conflict(text):
+    assert check_amounts(text, "20.00", evidence=NAMED).conflict
+
+
 # The intents of the source's guardrail tests.
 
 
@@ -164,14 +188,18 @@ def test_intent_11_long_digit_runs(run):
         assert verdict(run + "元") == verdict("￥" + run.lstrip("-")) == "conflict"
 
 
-def best_time(text: str) -> float:
+def best_time(text: str, *checks: Callable[[str], object], repeats: int = 2) -> float:
     times = []
-    for _ in range(5):
+    for _ in range(repeats):
         start = time.process_time()
-        check_amounts(text, "20")
-        check_promises(text)
+        for check in checks:
+            check(text)
         times.append(time.process_time() - start)
     return min(times)
+
+
+def against_20(text: str) -> object:
+    return check_amounts(text, "20")
 
 
 HOSTILE = {
@@ -183,13 +211,13 @@ HOSTILE = {
 
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
 def test_time_is_linear_in_hostile_text(unit):
-    short, long = (best_time(unit * (n // len(unit))) for n in (5_000, 40_000))
+    short, long = (best_time(unit * (n // len(unit)), against_20, check_promises) for n in (2_000, 16_000))
 
     assert long < max(0.05, 8 * 2.5 * short), f"{short * 1000:.1f} ms -> {long * 1000:.1f} ms for 8 times the text"
 
 
 def test_a_run_of_40_000_digits_takes_less_than_50_ms():
-    assert best_time("1" * 40_000 + "元") < 0.05
+    assert best_time("1" * 40_000 + "元", against_20, repeats=5) < 0.05
 
 
 # Contracts.
@@ -267,7 +295,7 @@ def test_what_has_no_one_value_is_none(text):
     assert numeral(text) is None
 
 
-@pytest.mark.parametrize("value", [None, True, "NaN", "Infinity", float("nan"), "1e400", "abc", [], "1_0" if False else ""])
+@pytest.mark.parametrize("value", [None, True, "NaN", "Infinity", float("nan"), "1e400", "abc", [], "1__0"])
 def test_money_refuses_what_is_no_plain_number(value):
     assert money(value) is None
 

@@ -125,6 +125,26 @@ def test_no_promises(text):
     assert not check_promises(text).forbidden
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "务必赔付", "必将赔付", "定会赔付", "我承诺今天处理", "我们的承诺是赔付", "我们现在承诺处理", "We will compensate you, guaranteed.", "Rest assured you'll get your refund", "You have our word that you will be refunded", "We guarantee you'll be refunded", "We'll make sure you are compensated", "compensation is a given", "百分之一百赔", "包准赔", "准保退款", "平台一定全额赔偿", "保证全额退款", "绝对全额退款", "必须给用户全额退款", "必须退款", "我们保证退款", "一定能退款", "一定帮您退款", "承诺退款", "承诺全额赔付", "肯定能赔", "包赔付", "保证 赔 偿", "一 定 赔 偿", "必須全額退款", "我們承諾", "保證會賠", "a guaranteed refund", "100% compensation guaranteed", "We promise you a refund", "refund guaranteed", "We absolutely will refund you", "must be fully refunded",
+    ],
+)  # fmt: skip
+def test_other_wordings_of_a_promise(text):
+    assert check_promises(text).forbidden
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "保证您的赔偿申请得到处理", "make sure your refund request is reviewed", "We guarantee that your refund request will be reviewed", "我们不会轻易承诺", "我们拒绝承诺赔付", "我们难以承诺", "我们从来没有承诺", "一定给您一个满意的答复", "absolutely no refund", "我们无法承诺", "本平台不做赔付承诺", "赔付结果以审核为准", "我们会尽力协助您申请赔偿", "不能承诺一定赔付", "我们并未承诺赔偿", "We make no promises about refunds", "we cannot promise that you will be refunded", "不敢打包票赔偿", "我们绝不承诺", "用户认为平台必须全额退款", "顾客要求“必须全额退款”", "能否保证赔偿，需等待审核", "请不要相信任何“保证赔偿”的说法", "是不是一定赔偿还不确定", "没有人可以保证赔偿", "商家并不保证退款", "未承诺赔付",
+    ],
+)  # fmt: skip
+def test_other_wordings_without_a_promise(text):
+    assert not check_promises(text).forbidden
+
+
 @pytest.mark.parametrize("phrase", ["保证赔偿", "承诺赔付", "保证一定赔偿"])
 @pytest.mark.parametrize("negation", ["不能", "无法", "不会", "并未", "没有", "不敢", "从不", "尚不能", "暂不", "未曾"])
 def test_a_negation_counts_in_its_own_clause_only(negation, phrase):
@@ -161,7 +181,7 @@ def test_a_further_sentence_never_excuses_a_promise(promise, more):
 @pytest.mark.parametrize(
     "text",
     [
-        "You will be fine.", "一定会好的", "一定会好起来的。", "保证没事", "Everything is going to be okay", "he'll be all right" if False else "they will be safe", "绝对安全", "绝对不会出事", "She is completely safe.", "We guarantee your safety",
+        "You will be fine.", "一定会好的", "一定会好起来的。", "保证没事", "Everything is going to be okay", "they will be safe", "绝对安全", "绝对不会出事", "She is completely safe.", "We guarantee your safety",
         "我们已经通知家属", "系统将自动报警", "We have contacted the guardian.", "The family has been notified today.", "放心，不会有事", "It will definitely get better", "the user will never harm themselves", "没有任何危险",
     ],
 )  # fmt: skip

@@ -13,7 +13,7 @@ from workbench.folding import fold, words
 from workbench.guardrail.numerals import Found, Kind, money
 
 _FIELD: Final = re.compile(
-    r"(?P<quote>[\"'\\]{0,4})(?<![a-z0-9_])(?P<key>[a-z][a-z0-9_\-]{1,40}+)[\"'\\]{0,4}\s{0,3}[:：=]\s{0,3}"
+    r"(?P<quote>[\"'\\]{0,4})(?<![a-z0-9_])(?P<key>[a-z][a-z0-9_\-]{1,40}+)[\"'\\]{0,4}\s{0,3}(?:[:：=]|为|是|is\b)\s{0,3}"
 )
 _NUMBER: Final = re.compile(
     r"(?P<number>-?(?:\d{1,30}+(?:\.\d{0,30}+)?|\.\d{1,30}+)(?:e[+-]?\d{1,20}+)?)(?=\s{0,3}(?:$|[,}\]\n;，。；)]|\.(?!\d)))"
@@ -94,7 +94,11 @@ def _leaves(root: Any) -> Iterator[Leaf]:
         if isinstance(value, Pairs):
             if kind and strong:
                 yield Leaf(path, kind, None, "{…}")
-            todo.extend((f"{path}.{key}", v, *key_kind(key)) for key, v in value)
+            generic = words("amounts")["keys"]["generic"]
+            for key, v in value:
+                found = key_kind(key)
+                inherits = kind and not found[0] and re.fullmatch(generic, fold(key).text)
+                todo.append((f"{path}.{key}", v, *((kind, True) if inherits else found)))
         elif isinstance(value, list):
             plain = any(not isinstance(v, Pairs) for v in value)
             if kind and (strong or plain):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import cache
 from typing import Final, Literal
 
@@ -13,7 +13,7 @@ from workbench.folding import words
 Kind = Literal["payout", "order_value", "cap", "approval_line", "other"]
 MAX_DIGITS: Final = 30
 HAN: Final = "零〇○一二两三四五六七八九十百千万亿廿卅卌壹贰叁参肆伍陆柒捌玖拾佰仟"
-ARABIC: Final = r"(?:\d++(?:[.,'·]\d++)*+|\.\d++)"
+ARABIC: Final = r"(?:\d++(?:[.,'·]\d++)*+|(?<!\d)\.\d++)"
 NUMERAL: Final = rf"(?:{ARABIC}|[{HAN}])(?:{ARABIC}|[{HAN}]|点(?=[\d{HAN}]))*+"
 
 _DIGIT: Final = {
@@ -24,6 +24,7 @@ _DIGIT: Final = {
 _UNIT: Final = {"十": 10, "拾": 10, "百": 100, "佰": 100, "千": 1000, "仟": 1000, "万": 10**4, "亿": 10**8}
 _OLD: Final = str.maketrans({"廿": "二十", "卅": "三十", "卌": "四十"})
 _PLAIN: Final = re.compile(r"\d+(?:\.\d*)?|\.\d+|[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")
+_MONEY: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,15})?", re.ASCII)
 _PARTS: Final = re.compile(rf"{ARABIC}|.")
 
 
@@ -127,13 +128,9 @@ def english_numeral(text: str) -> Decimal | None:
 
 def money(value: object) -> Decimal | None:
     """*value* as an exact amount, or None when it is not a finite plain number of reasonable size (a boolean is not a number)."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
-        return None
-    try:
-        number = Decimal(value if isinstance(value, Decimal) else str(value).strip())
-    except (InvalidOperation, ValueError):
-        return None
-    return number if number.is_finite() and abs(number.adjusted()) <= MAX_DIGITS // 2 else None
+    text = str(value).strip() if isinstance(value, str | int | float | Decimal) and not isinstance(value, bool) else ""
+    number = Decimal(text) if len(text) <= 400 and _MONEY.fullmatch(text) else None
+    return number if number is not None and abs(number.adjusted()) <= MAX_DIGITS // 2 else None
 
 
 @dataclass(frozen=True, slots=True)

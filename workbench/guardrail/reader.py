@@ -54,7 +54,8 @@ class _Numeral:
         assert suffix  # all of it is optional
         self.suffix, self.end = suffix, suffix.end()
         self.direct = bool(self.g["direct"].search(self.lead))
-        self.unit, self.foreign = suffix["strong"], suffix["foreign"] or (self.prefix and self.prefix["foreign"])
+        self.unit = suffix["strong"]
+        self.foreign = suffix["foreign"] or suffix["swap"] or (self.prefix and self.prefix["foreign"])
 
     def mention(self) -> Found | None:
         """The amount that this numeral is, or None when it is a time, a count or any other number."""
@@ -81,7 +82,8 @@ class _Numeral:
             at = self.suffix.start("weak")
             self.unit, self.end = (weak, self.end) if self._weak_is_money(weak, at) else (None, at)
         if self.suffix["loose"]:
-            self.foreign, self.end = (self.foreign or self.direct), self.end if self.direct else self.suffix.start("loose")
+            paid = self.direct or bool(g["bare"].search(self.before))
+            self.foreign, self.end = self.foreign or paid, self.end if paid else self.suffix.start("loose")
         if not self.unit and self.direct and t.startswith("元", after) and not t.startswith("元旦", after):
             self.unit, self.end = "元", after + 1
         if self.unit or self.foreign or self.prefix:
@@ -96,7 +98,7 @@ class _Numeral:
     def _weak_is_money(self, unit: str, at: int) -> bool:
         """块, 毛, 角, 分 are money where the clause is about money."""
         g, t, raw = self.g, self.t, self.token[0]
-        paid = self.prefix or g["payout"].search(self.lead)
+        paid = self.prefix or g["payout"].search(self.lead) or g["bare"].search(self.before)
         if unit == "块":
             named = paid or any(g[f"before_{k}"].search(self.lead) for k in NAMES)
             plain = bool(g["kuai_end"].match(t, at + 1)) and (raw != "一" or bool(named) or t[at + 1 : at + 2] in tuple(HAN))
@@ -127,7 +129,7 @@ class _Numeral:
     def _form_fault(self) -> str:
         """What makes the number itself have no one value."""
         g, t, suffix = self.g, self.t, self.suffix
-        if self.token.lastgroup in ("time", "blank") or suffix["junk"]:
+        if self.token.lastgroup in ("time", "blank") or suffix["junk"] or (not self.prefix and g["mixed"].search(self.before)):
             return "not a number"
         if suffix["some"] or self.token[0][0] in "几数好上近成":
             return "indefinite"
@@ -174,7 +176,7 @@ def _tail_value(tail: Match, scale: Decimal) -> Decimal:
     """What follows 元 or 角 (*scale*): 5角3分, 零五, 50, 半."""
     if tail["half"]:
         return scale / 2
-    if not tail["n"]:
+    if tail["d"]:
         return (numeral(tail["d"]) or Decimal(0)) * scale / (100 if tail["zero"] or len(tail["d"]) == 2 else 10)
-    units = words("amounts")["scale"]
-    return (numeral(tail["n"]) or Decimal(0)) * Decimal(units[tail["u"]]) + (numeral(tail["n2"] or "0") or Decimal(0)) / 100
+    jiao, fen = (numeral(tail[n] or "0") or Decimal(0) for n in ("n", "n2" if tail["n"] else "f"))
+    return jiao / 10 + fen / 100
