@@ -104,3 +104,9 @@ def test_upto_is_the_dialogue_as_it_stood():
     assert (early.n_user_turns, early.text, early.trend) == (2, d.turns[2].content, None)
     assert early.gold.risk_level == d.turns[2].gold.risk_level
     assert d.upto(d.n_user_turns - 1) is d
+
+
+def test_the_repository_s_paths_work_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    assert len(corpus.load_corpus("data/dialogues")) == 216

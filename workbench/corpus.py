@@ -107,11 +107,11 @@ def facts(dialogue: Dialogue) -> dict[str, Any]:
 
 
 def resolve(path: str | Path) -> Path:
-    """The path as given, or below the nearest parent folder that has it, so that notebooks may use the root's paths."""
+    """The path as given, or below the nearest parent folder that has it, or in the repository: its paths work from anywhere."""
     given = Path(path).expanduser()
     if given.exists() or given.is_absolute():
         return given
-    for parent in Path.cwd().resolve().parents:
+    for parent in (*Path.cwd().resolve().parents, Path(__file__).resolve().parent.parent):
         if (parent / given).exists():
             return parent / given
     return given

@@ -61,9 +61,9 @@ def report(
 def _notebook() -> Path:
     from workbench.corpus import resolve
 
-    for candidate in (resolve(NOTEBOOK), Path(__file__).resolve().parent.parent / NOTEBOOK):
-        if candidate.is_file():
-            return candidate
+    found = resolve(NOTEBOOK)
+    if found.is_file():
+        return found
     raise SetupError(f"{NOTEBOOK} is not here: run from the repository, where the report notebook lives")
 
 
