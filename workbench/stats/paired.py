@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from workbench.stats.estimate import Estimate, SignificanceTest
 from workbench.stats.proportions import codes, numbers, upper_bound
@@ -22,7 +22,7 @@ def mcnemar(b: int, c: int, *, n: int = 0, mid_p: bool = False, name: str = "McN
         return SignificanceTest(name, 0, 1.0, n=n, status="degenerate", reason=reason, method=method)
     point = stats.binom.pmf(b, b + c, 0.5) * (0.5 if b == c else 1.0)
     return SignificanceTest(
-        name, b - c, min(1.0, 2 * stats.binom.cdf(min(b, c), b + c, 0.5)) - mid_p * point, n=n or b + c, method=method
+        name, b - c, min(1.0, 2 * special.bdtr(min(b, c), b + c, 0.5)) - mid_p * point, n=n or b + c, method=method
     )
 
 
@@ -116,9 +116,10 @@ def signed_rank(differences: Any, *, name: str = "signed rank") -> SignificanceT
 
 def holm(p: Any) -> np.ndarray:
     """Holm's adjusted p-values, in the order given."""
-    from statsmodels.stats.multitest import multipletests
-
-    return np.asarray(multipletests(p, method="holm")[1]) if len(p) else np.zeros(0)
+    raw = np.asarray(p, float)
+    order, out = np.argsort(raw), np.empty(len(raw))
+    out[order] = np.minimum(1.0, np.maximum.accumulate(raw[order] * np.arange(len(raw), 0, -1)))
+    return out
 
 
 def adjust(tests: Sequence[SignificanceTest], *, method: Literal["holm", "bh"] = "holm") -> list[SignificanceTest]:
