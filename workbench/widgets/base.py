@@ -53,6 +53,11 @@ def picture(png: bytes, alt: str) -> str:
     return f'<img class="wb-figure" alt="{inert_html(alt)}" src="data:image/png;base64,{base64.b64encode(png).decode("ascii")}">'
 
 
+def file_name(text: str) -> str:
+    """*text* as a file name: letters, digits, - and _; anything else becomes _."""
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in text)
+
+
 def inert_options(options: Iterable[Any]) -> list[tuple[str, Any]]:
     """Choices whose labels are inert; values stay as they are."""
     return [(inert(o[0]), o[1]) if isinstance(o, tuple) else (inert(o), o) for o in options]
@@ -178,6 +183,10 @@ class Panel(w.VBox):
         made = w.Button(description=label, **options)
         made.on_click(press)
         return made
+
+    def row_of(self, actions: dict[str, Callable[[], Any]]) -> w.HBox:
+        """A row of buttons, label -> what it does."""
+        return w.HBox([self.button(label, do) for label, do in actions.items()])
 
     @contextmanager
     def guard(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ from workbench.errors import SetupError
 from workbench.judges.base import Judge
 from workbench.schema import Assessment, Dialogue, RiskLevel
 from workbench.text import inert_html
-from workbench.widgets.base import Panel, Report, Work, dropdown, inert_options, picture
+from workbench.widgets.base import Panel, Report, Work, dropdown, file_name, inert_options, picture
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,11 +75,7 @@ class DriftViewer(Panel):
         one.set_ylim((-0.2, 3.2) if what == "rank" else (-0.02, 1.02))
         if what == "rank":
             one.set_yticks(range(4), list(map(str, RiskLevel)))
-        lines = (
-            rows.groupby(["dialogue_id", "turn"], as_index=False)[what]
-            .mean()
-            .rename(columns={"dialogue_id": "id", "turn": "x", what: "y"})
-        )
+        lines = rows.rename(columns={"dialogue_id": "id", "turn": "x", what: "y"}).groupby(["id", "x"], as_index=False).y.mean()
         every = spaghetti(lines, {"mean, 95 % interval by family": turn_means(rows, what)}, title=f"All dialogues ({name})", xlabel="user turn", ylabel=name, steps=what == "rank",
                           caption=f"{lines.id.nunique()} dialogues; mean over those that have the turn.")  # fmt: skip
         self.one.value = drawn(one, f"{name} per user turn of {self.pick.value}: {table.to_dict('records')}")
@@ -135,14 +131,14 @@ class JudgeBoard(Panel):
     def run(self) -> None:
         """Run the chosen judges, each in L2's place; stopping leaves a run that the next press goes on with."""
         from workbench.runner import run
-        from workbench.study.base import Material
         from workbench.study import compare
+        from workbench.study.base import Material
 
         chosen, repeats = [self.judges[name] for name in self.chosen.value], self.repeats.value
         if len(chosen) < 2:
             raise SetupError("choose at least two judges")
         arms = [Arm(name="blind" if i == 0 else f"judge {j.name}", judge=j) for i, j in enumerate(chosen)]
-        folder = self.out / "-".join([*(j.name for j in chosen), str(repeats)])
+        folder = self.out / file_name("-".join([*(j.name for j in chosen), str(repeats)]))
 
         async def work(report: Report) -> Any:
             pipeline = DoubleConfirmation(chosen[0], chosen[0])

@@ -60,13 +60,8 @@ class CasePanel(Panel):
         self.kind = dropdown("phenomenon", [ANY, *sorted({d.phenomenon for d in corpus})], width="260px")
         self.result = dropdown("outcome", [ANY, *RESULTS], width="240px")
         self.find = w.Text(placeholder="find in text or id", continuous_update=False, layout=w.Layout(width="200px"))
-        self.pick, self.count, self.text, self.out, self.work = (
-            dropdown("dialogue", [""], width="420px"),
-            w.HTML(),
-            w.HTML(),
-            w.HTML(),
-            Work(),
-        )
+        self.pick, self.work = dropdown("dialogue", [""], width="420px"), Work()
+        self.count, self.text, self.out = w.HTML(), w.HTML(), w.HTML()
         self.filters = w.HBox([self.lang, self.level, self.kind, self.result, self.find, self.count])
         for control in self.filters.children[:-1]:
             control.observe(lambda _: self.filter(), "value")
@@ -92,15 +87,13 @@ class CasePanel(Panel):
         return [d for d in self.corpus.values() if self._passes(d)]
 
     def _passes(self, d: Dialogue) -> bool:
-        outcome, wanted = self.known.get(d.id), (self.lang.value, self.level.value, self.kind.value)
-        facts = (d.lang, str(d.gold.risk_level) if d.gold else "", d.phenomenon)
-        fits = self.result.value == ANY or (outcome is not None and RESULTS[self.result.value](outcome))
-        words = f"{d.id} {' '.join(t.content for t in d.turns)}".casefold()
-        return (
-            fits
-            and all(want in (ANY, fact) for want, fact in zip(wanted, facts, strict=True))
-            and self.find.value.casefold() in words
-        )
+        outcome, result = self.known.get(d.id), self.result.value
+        facts = {self.lang: d.lang, self.level: str(d.gold.risk_level) if d.gold else "", self.kind: d.phenomenon}
+        if any(control.value not in (ANY, fact) for control, fact in facts.items()):
+            return False
+        if result != ANY and (outcome is None or not RESULTS[result](outcome)):
+            return False
+        return self.find.value.casefold() in f"{d.id} {' '.join(t.content for t in d.turns)}".casefold()
 
     def filter(self) -> None:
         """Offer what passes the filters, and say how many of how many."""
@@ -146,11 +139,8 @@ class SideBySide(CasePanel):
     def __init__(
         self, corpus: Sequence[Dialogue], *, judges: Sequence[Judge], outcomes: Iterable[Outcome] = (), store: Store | None = None
     ) -> None:
-        self.arm, self.edit = (
-            dropdown("arm", ["blind", *ANCHOR_KINDS], width="220px"),
-            w.Textarea(layout=w.Layout(width="98%", height="90px")),
-        )
-        self.kept, self.proof = "", w.HTML()
+        self.arm = dropdown("arm", ["blind", *ANCHOR_KINDS], width="220px")
+        self.edit, self.proof, self.kept = w.Textarea(layout=w.Layout(width="98%", height="90px")), w.HTML(), ""
         self.outcome: Outcome | None = None
         self.asked: tuple[DoubleConfirmation, Dialogue, Arm] | None = None
         super().__init__(corpus, judges, outcomes, store)
@@ -159,11 +149,8 @@ class SideBySide(CasePanel):
             "⊞ Keep for comparison": self.pin, "Prompts and raw answers": self.prove,
         }  # fmt: skip
         editor = w.Accordion([self.edit], titles=("Edit the text under analysis (content: distress)",), selected_index=None)
-        chosen, buttons = (
-            w.HBox([self.pick, self.l1, self.l2, self.arm]),
-            w.HBox([self.button(label, do) for label, do in actions.items()]),
-        )
-        self.build([self.filters, chosen, self.text, editor, buttons, self.work, self.out, self.proof])
+        chosen = w.HBox([self.pick, self.l1, self.l2, self.arm])
+        self.build([self.filters, chosen, self.text, editor, self.row_of(actions), self.work, self.out, self.proof])
 
     def show(self) -> None:
         super().show()
@@ -215,24 +202,21 @@ class SideBySide(CasePanel):
         self.proof.value = card(*self._proof(*self.asked, self.outcome))
 
     def _proof(self, pipeline: DoubleConfirmation, d: Dialogue, arm: Arm, outcome: Outcome) -> Iterator[str]:
-        anchor = pipeline._anchor(d, arm, outcome.l1)
-        views = (
-            l1_view(d),
-            l2_view(d, context=pipeline.context, messages=pipeline.context_messages, trend=d.trend, anchor=anchor),
-        )
-        for side, view in zip((outcome.l1, outcome.l2), views, strict=True):
-            prompt, call = render(view, side.tier), self.store.last_call(self.run_id, side.call_key)
-            said = "".join(
-                f"<p><b>{m['role']}</b></p><div class='wb-text'>{inert_html(m['content'])}</div>" for m in prompt.messages
-            )
+        anchor, size = pipeline._anchor(d, arm, outcome.l1), pipeline.context_messages
+        second = l2_view(d, context=pipeline.context, messages=size, trend=d.trend, anchor=anchor)
+        for side, view in ((outcome.l1, l1_view(d)), (outcome.l2, second)):
+            prompt, call = render(view, side.tier), self.store.last_call(self.run_id, side.call_key) or {}
             same = "matches" if prompt.sha256 == side.prompt_hash else "differs from"
+            sent = "".join(f"<p><b>{m['role']}</b></p>{quoted(m['content'])}" for m in prompt.messages)
             yield folded(
-                f"{side.tier}: prompt {prompt.prompt_id} {prompt.version}", f"<p>Its hash {same} the recorded one.</p>{said}"
+                f"{side.tier}: prompt {prompt.prompt_id} {prompt.version}", f"<p>Its hash {same} the recorded one.</p>{sent}"
             )
-            yield folded(
-                f"{side.tier}: raw answer",
-                f"<div class='wb-text'>{inert_html((call or {}).get('text') or 'none recorded')}</div>",
-            )
+            yield folded(f"{side.tier}: raw answer", quoted(call.get("text") or "none recorded"))
+
+
+def quoted(text: str) -> str:
+    """Foreign text as a block."""
+    return f'<div class="wb-text" dir="auto">{inert_html(text)}</div>'
 
 
 def arrow_svg(blind: Assessment, told: Assessment) -> str:
@@ -259,11 +243,8 @@ class AnchoringLab(CasePanel):
         super().__init__(corpus, judges, (), store)
         self.result.layout.display = "none"
         actions = {"▶ Run": lambda: self.run([self.dialogue]), "▶▶ Run all matching": lambda: self.run(self.matching)}
-        chosen, buttons = (
-            w.HBox([self.l1, self.l2, self.told, self.wording]),
-            w.HBox([self.button(*action) for action in actions.items()]),
-        )
-        self.build([self.filters, self.pick, chosen, self.text, buttons, self.work, self.out, self.tally])
+        chosen = w.HBox([self.l1, self.l2, self.told, self.wording])
+        self.build([self.filters, self.pick, chosen, self.text, self.row_of(actions), self.work, self.out, self.tally])
 
     def still(self) -> str:
         return f"{self.text.value}{self.out.value}{self.tally.value}"
@@ -280,9 +261,8 @@ class AnchoringLab(CasePanel):
             blind = await pipeline.assess(d)
             again = None if pipeline.l2.deterministic else await pipeline.assess(d, repeat=1, l1=blind.l1)
             told = await pipeline.assess(d, arm=arm, l1=blind.l1)
-            self.seen[blind.l2.judge, arm.name, arm.paraphrase, d.id] = flips(arm.name, blind, again, told) | {
-                "family": family_of(d)
-            }
+            row = flips(arm.name, blind, again, told) | {"family": family_of(d)}
+            self.seen[blind.l2.judge, arm.name, arm.paraphrase, d.id] = row
             return blind, told
 
         self.each(todo, one, lambda done: self._then(*done[-1]))
@@ -319,8 +299,5 @@ def flips(arm: str, blind: Outcome, again: Outcome | None, told: Outcome) -> dic
     if not (isinstance(one, RiskLevel) and isinstance(two, RiskLevel)):
         return {"toward": None, "noise": None, "confirm": None}
     toward = {"told_low": two < one, "told_critical": two > one}.get(arm, two != one)
-    return {
-        "toward": toward,
-        "noise": None if again is None else again.l2.level != one,
-        "confirm": blind.confirmed != told.confirmed,
-    }
+    noise = None if again is None else again.l2.level != one
+    return {"toward": toward, "noise": noise, "confirm": blind.confirmed != told.confirmed}

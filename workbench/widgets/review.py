@@ -15,7 +15,7 @@ import ipywidgets as w
 from workbench.crisis import render
 from workbench.display import card, dialogue_html, outcome_html
 from workbench.text import inert, inert_cell, inert_html
-from workbench.widgets.base import KeyPad, Panel, dropdown
+from workbench.widgets.base import KeyPad, Panel, dropdown, file_name
 from workbench.widgets.session import EXPORT_COLUMNS, FLAG_KEYS, LEVEL_KEYS, AdjudicationSession, ReviewSession, Row, export_rows
 
 ACTIONS: Final = {"Enter": "commit", "s": "skip", "u": "undo", "o": "open or close the text", "b": "I took a break"}
@@ -107,9 +107,8 @@ class ReviewPanel(Panel):
 
     def export(self, kind: str) -> None:
         """Write the queue's annotations beside the notebook, under the queue's name."""
-        name = "".join(c if c.isalnum() or c in "-_" else "_" for c in self.session.queue)
         rows = self.session.store.annotations(self.session.queue)
-        self.said.value = f"exported to {inert_html(export(rows, self.folder / f'{name}.{kind}', region=self.region).name)}"
+        self.said.value = f"exported to {inert_html(export(rows, self.folder / f'{file_name(self.session.queue)}.{kind}', region=self.region).name)}"
 
     def refresh(self) -> None:
         """Bring the screen up to what the session says, and no further."""
