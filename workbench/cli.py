@@ -296,7 +296,7 @@ def _parser() -> argparse.ArgumentParser:
                        ("dry-run", "estimate calls, tokens and money, and stop"), ("allow-unpriced", "let models without a known price spend")):  # fmt: skip
         run.add_argument(f"--{flag}", action="store_true", help=text)
     run.add_argument("--repeats", type=int, default=1)
-    run.add_argument("--concurrency", type=int, default=16, help="dialogues in flight (default 16)")
+    run.add_argument("--concurrency", type=int, default=16, help="calls in flight at one endpoint (default 16)")
     run.add_argument("--turns", choices=("last", "all"), default="last", help="assess the last user turn, or every one")
     run.add_argument("--parse-retry", choices=("feedback", "blind", "none"), default="feedback")
     run.add_argument("--budget-usd", type=float)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from workbench.judges.base import Judge
 
 T = TypeVar("T")
+SPARE: Final = 4  # dialogues under way per call in flight: some wait out a pause that the endpoint asked for
 ParseRetry = Literal["feedback", "blind", "none"]
 LEDGER: Final = "ledger.db"
 MANIFEST: Final = "manifest.json"
@@ -215,7 +216,7 @@ async def run(
 
     ``out`` is the directory (a temporary one when None, kept as long as the Run object). An existing run is refused
     unless ``resume`` (same configuration: settled calls are kept, unknowns are tried again) or ``fresh`` (replaced).
-    ``concurrency`` is the number of dialogues in flight. Cancelling leaves a resumable run. ``progress`` may be a function
+    ``concurrency`` is the number of calls in flight at one endpoint. Cancelling leaves a resumable run. ``progress`` may be a function
     that is told (done, total).
     Raises SetupError, RunMismatch, StoreError; judge failures become unknowns.
     """
@@ -232,9 +233,8 @@ async def run(
             "run_id": run_id, "workbench": __version__, "status": "running", "n_dialogues": len(corpus), "total": total, "done": 0, "unknown": 0,
             "synthetic": all(d.synthetic for d in corpus), "config": config,
         }  # fmt: skip
-        work = _Work(
-            pipeline.using(Asker(store=store, run_id=run_id, budget=budget, parse_retry=parse_retry)), store, run_id, arms, seed
-        )
+        asker = Asker(store=store, run_id=run_id, budget=budget, parse_retry=parse_retry, concurrency=concurrency)
+        work = _Work(pipeline.using(asker), store, run_id, arms, seed)
         work.load(corpus, turns, repeats)
         _write(folder / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
         status = "interrupted"
@@ -274,7 +274,7 @@ class _Work:
 
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(concurrency):
+                for _ in range(SPARE * concurrency):
                     group.create_task(worker())
         except BaseExceptionGroup as failures:  # the first reason is the one to tell: a full disk, not sixteen of them
             raise failures.exceptions[0] from None
@@ -287,12 +287,7 @@ class _Work:
         exposures = [exposure(self.pipeline.l1, unit.whole), exposure(self.pipeline.l2, unit.whole)]
         for order, arm in todo:
             outcome = await self.pipeline.assess(unit.dialogue, arm=arm, repeat=unit.repeat, l1=l1)
-            row = {
-                "order": order,
-                "exposures": exposures,
-                "settled": not outcome.incomplete,
-                "outcome": outcome.model_dump(mode="json"),
-            }
+            row = {"order": order, "exposures": exposures, "settled": not outcome.incomplete, "outcome": outcome.model_dump(mode="json")}  # fmt: skip
             await self.store.record_outcome(self.run_id, unit.key(arm), row)
             self.done += 1
             self.unknown += outcome.incomplete
