@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from workbench.widgets.boards import DriftViewer, JudgeBoard, ThresholdExplorer
     from workbench.widgets.cases import AnchoringLab, SideBySide
+    from workbench.widgets.guardrail import GuardrailLab
     from workbench.widgets.review import ReviewPanel, export
     from workbench.widgets.session import AdjudicationSession, ReviewSession
 
 _HOME = {
-    "AdjudicationSession": "session", "AnchoringLab": "cases", "DriftViewer": "boards", "JudgeBoard": "boards", "ReviewPanel": "review",
+    "AdjudicationSession": "session", "AnchoringLab": "cases", "DriftViewer": "boards", "GuardrailLab": "guardrail", "JudgeBoard": "boards", "ReviewPanel": "review",
     "ReviewSession": "session", "SideBySide": "cases", "ThresholdExplorer": "boards", "export": "review",
 }  # fmt: skip
 
 __all__ = [
-    "AdjudicationSession", "AnchoringLab", "DriftViewer", "JudgeBoard", "ReviewPanel", "ReviewSession", "SideBySide", "ThresholdExplorer", "export",
+    "AdjudicationSession", "AnchoringLab", "DriftViewer", "GuardrailLab", "JudgeBoard", "ReviewPanel", "ReviewSession", "SideBySide", "ThresholdExplorer", "export",
 ]  # fmt: skip
 
 
