@@ -452,7 +452,8 @@ def _targets() -> list[Target]:
     out = [
         Target("accuracy, 100 dialogues x 5 repeats", partial(accuracy, n=100), fourways | {"Wilson on rows": NAIVE}, true_accuracy),
         Target("accuracy, 30 x 5", partial(accuracy, n=30), dict.fromkeys(fourways, WEAK) | {"Wilson on rows": NAIVE}, true_accuracy, ci=False),
-        Target("QWK against gold, 100 x 5", partial(qwk, n=100), {"cluster bootstrap": APPROX, "row bootstrap": NAIVE}, true_qwk),
+        Target("QWK against gold, 200 x 5", partial(qwk, n=200), {"cluster bootstrap": APPROX, "row bootstrap": NAIVE}, true_qwk),
+        Target("QWK against gold, 100 x 5", partial(qwk, n=100), {"cluster bootstrap": WEAK, "row bootstrap": NAIVE}, true_qwk, ci=False),
         Target("QWK against gold, 30 x 5", partial(qwk, n=30), {"cluster bootstrap": WEAK, "row bootstrap": NAIVE}, true_qwk, ci=False),
         Target("critical rate, 60 families x 5", partial(family_rate, families=60, size=5, cut=1.5),
                {"Clopper-Pearson on n_eff": SURE, "Wilson on n_eff": APPROX, "Wilson, dialogue as unit": NAIVE}, partial(true_family_rate, 1.5)),

@@ -45,3 +45,48 @@ def test_missing_is_not_zero_and_lengths_must_match():
     assert compare([1.0, 2.0], [1.0], 1e-9)
     assert compare({"a": 1.0}, {"b": 1.0}, 1e-9)
     assert compare({"a": 1.0}, {"a": 1.0, "b": 2.0}, 1e-9) is None
+
+
+L = ["low", "medium", "high", "critical"]
+# what has no number is null in such files: the same entry names on data without variation
+DEGENERATE = [
+    ("cohen_kappa_x", {"rater1": ["low"] * 4, "rater2": ["low"] * 4, "levels": L}, {"quadratic": None, "n_complete": 4}),
+    ("roc_auc_one_class", {"y": [0, 0, 0], "score": [0.1, 0.2, 0.3]}, {"auc": None, "delong_se": None}),
+    ("pr_auc_none", {"y": [0, 0, 0], "score": [0.1, 0.2, 0.3]}, {"average_precision": None}),
+    ("signed_rank_pratt_exact_zero", {"diff": [0, 0, 0]}, {"exact_p_two_sided": 1.0}),
+    ("cochran_q_same", {"items_by_judges_correct": [[1, 1], [0, 0]]}, {"q": None, "p": None}),
+    ("rogan_gladen_bad", {"k": 1, "n": 10, "tp": 1, "n_pos": 4, "tn": 1, "n_neg": 4}, {"prevalence": None}),
+    ("ppi_mean_const", {"y_labeled": [1, 1], "f_labeled": [1, 1], "f_unlabeled": [1, 1, 1]}, {"mean_ppi": 1.0}),
+    (
+        "error_dependence_2x2_zero",
+        {"table_false_critical": {"both": 0, "L1_only": 3, "L2_only": 4, "neither": 93}},
+        {"lift": 0.0, "joint_false_confirm": 0.0, "tetrachoric": None, "phi": -0.03586},
+    ),
+    ("krippendorff_const", {"raters_by_units": [[1, 1], [1, 1]], "values": [0, 1]}, {"nominal": None}),
+    ("flip_rate_y", {"repeats_by_item": [["low", "high"], ["low", "low"]]}, {"pairwise_unknown_as_level": 0.5}),
+    ("tost_equivalence_const", {"paired_diff": [0, 0, 0], "low": -1, "upp": 1}, {"p": None, "mean": 0.0}),
+    ("mcnemar_exact_more", {"tables": [[[1, 0], [0, 1]]]}, [{"exact_p": 1.0}]),
+    (
+        "cusum_ewma_b",
+        {"z": [0, 0, 0], "cusum_k": 0.5, "cusum_h": 3, "ewma_lambda": 0.2, "ewma_L": 3},
+        {"cusum_alarm_index": None},
+    ),
+    (
+        "anchoring_index_const",
+        {
+            "blind": [0.5] * 3,
+            "low_anchor": [0.5] * 3,
+            "critical_anchor": [0.5] * 3,
+            "low_anchor_value": 0.1,
+            "high_anchor_value": 0.9,
+        },
+        {"index_mean_based": 0.0},
+    ),
+    ("bowker_stuart_maxwell_diag", {"table": [[3, 0], [0, 4]]}, {"bowker_df": 0, "stuart_maxwell_p": None}),
+    ("icc_shrout_fleiss_const", {"items_by_raters": [[1, 1], [1, 1]]}, {"icc2_1": None}),
+]
+
+
+@pytest.mark.parametrize(("name", "inputs", "expected"), DEGENERATE, ids=[d[0] for d in DEGENERATE])
+def test_entries_without_an_answer_are_null_and_not_a_crash(name, inputs, expected):
+    assert check({"name": name, "inputs": inputs, "expected": expected, "tolerance": 1e-3}) is None
