@@ -1,8 +1,7 @@
 """Draw tidy frames: every drawing takes an axis and gives it back, and says why when there is nothing to draw.
 
-No pyplot, no global style: figures are made from ``matplotlib.figure.Figure``, so this works headless and in threads.
-Every drawing is called as ``forest(table, title=..., ax=None, xlabel="", ylabel="", caption="", ...)`` and returns the
-axes; the last arguments are those listed with it. A missing number is written out, never drawn at 0.
+No pyplot, no global style: this works headless and in threads. A drawing is called as ``forest(table, title=..., ax=None,
+xlabel="", ylabel="", caption="", ...)`` and returns the axes. A missing number is written out, never drawn at 0.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Callable
-from functools import cache
+from functools import cache, update_wrapper
 from typing import Any, Final, cast
 
 import numpy as np
@@ -30,24 +29,20 @@ DASHES: Final[tuple[Any, ...]] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)),
 LEVELS: Final = ("low", "medium", "high", "critical")
 INK, GREY, PALE = "#222222", "#707070", "#DDDDDD"
 BESIDE: Final[dict[str, Any]] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-CJK_FONTS: Final = (
-    "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "Source Han Sans CN", "WenQuanYi Micro Hei",
-    "WenQuanYi Zen Hei", "Microsoft YaHei", "PingFang SC", "Hiragino Sans GB", "SimHei", "Heiti SC", "Noto Serif CJK SC",
-)  # fmt: skip
+CJK_FONTS: Final = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei",
+                    "Microsoft YaHei", "PingFang SC", "Hiragino Sans GB", "SimHei", "Noto Serif CJK SC")  # fmt: skip
+
+
+def png(figure: Figure, *, dpi: int = 144) -> bytes:
+    """The figure as PNG bytes; equal figures give equal bytes."""
+    figure.savefig(out := io.BytesIO(), format="png", dpi=dpi, metadata={"Software": None})
+    return out.getvalue()
 
 
 class Picture(Figure):
     """A figure that shows itself in a notebook without pyplot or a backend."""
 
-    def _repr_png_(self) -> bytes:
-        return png(self)
-
-
-def png(figure: Figure, *, dpi: int = 144) -> bytes:
-    """The figure as PNG bytes; equal figures give equal bytes."""
-    out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=dpi, metadata={"Software": None})
-    return out.getvalue()
+    _repr_png_ = png
 
 
 @cache
@@ -71,64 +66,64 @@ def canvas(columns: int = 1, *, width: float = 7.2, height: float = 4.2) -> tupl
     return figure, figure.subplots(1, columns)
 
 
-def _finish(
-    ax: Any,
-    title: str,
-    *,
-    xlabel: str = "",
-    ylabel: str = "",
-    caption: str = "",
-    depth: int = 0,
-    top: float | None = None,
-    share: float = 1.0,
-) -> Any:
-    """Words, fonts and spines. *depth*: tick-label lines above the caption beyond the first; *share*: the axis's part of the width."""
+def _finish(ax: Any, title: str, *, xlabel: str = "", ylabel: str = "", top: float | None = None) -> Any:
+    """Words, fonts and spines; *top* is the height of the title above the axis."""
     spec = ax.get_subplotspec()
-    letters = int(share * ax.figure.get_figwidth() * 16 / (spec.get_gridspec().ncols if spec else 1))
-    ax.set_title("\n".join(textwrap.wrap(label(title), int(letters * 0.72))), fontsize=10, loc="left", color=INK, y=top)
+    letters = int(ax.figure.get_figwidth() * 11.5 / (spec.get_gridspec().ncols if spec else 1))
+    ax.set_title("\n".join(textwrap.wrap(label(title), letters)), fontsize=10, loc="left", color=INK, y=top)
     ax.set_xlabel(xlabel, fontsize=9)
     ax.set_ylabel(ylabel, fontsize=9)
     ax.tick_params(labelsize=8)
     ax.spines[["top", "right"]].set_visible(False)
-    if caption:
-        text = "\n".join(textwrap.wrap(label(caption), letters))
-        style = {"va": "top", "fontsize": 7.5, "color": GREY, "gid": "caption"}
-        below = (0, -36 - 10 * depth if ax.axison else -6)
-        ax.annotate(text, (0, 0), below, "axes fraction", textcoords="offset points", annotation_clip=False, **style)
-    for item in ax.findobj(Text):
+    for item in ax.figure.findobj(Text):
         item.set_fontfamily(list(families()))
         item.set_parse_math(False)
     return ax
 
 
-def nothing(title: str, reason: str, *, ax: Any = None, caption: str = "") -> Axes:
+def _caption(ax: Any, text: str) -> None:
+    """Small print: at the foot of a figure of ours, under the axis of somebody else's."""
+    figure, alone = ax.figure, len([a for a in ax.figure.axes if a.get_subplotspec()]) < 3
+    lines = textwrap.wrap(label(text), int(figure.get_figwidth() * (16 if alone else 5)))
+    style: dict[str, Any] = {"fontsize": 7.5, "color": GREY, "gid": "caption"}
+    if isinstance(figure, Picture) and alone:
+        height = (11 * len(lines) + 4) / 72 / figure.get_figheight()
+        cast(Any, figure.get_layout_engine()).set(rect=(0, height, 1, 1 - height))
+        figure.text(0.012, 0.01, "\n".join(lines), va="bottom", **style)
+    else:
+        at = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
+        ax.annotate("\n".join(lines), (0, 0), (0, -36 if ax.axison else -6), va="top", **at, **style)
+
+
+def nothing(title: str, reason: str, *, ax: Any = None, caption: str = "", **_: str) -> Axes:
     """An axis that says why it is empty."""
     ax = canvas(height=1.6)[1] if ax is None else ax
     ax.set_axis_off()
     text = "\n".join(textwrap.wrap(f"nothing to draw: {label(reason)}", 80))
     ax.text(0.5, 0.5, text, ha="center", va="center", fontsize=9, color=GREY, transform=ax.transAxes)
-    return cast(Axes, _finish(ax, title, caption=caption))
+    _caption(ax, caption)
+    return cast(Axes, _finish(ax, title))
 
 
-Draw = Callable[..., dict[str, Any] | None]
+def _drawing(why: str, *needs: str, height: float = 4.2, row: str = "") -> Callable[..., Callable[..., Axes]]:
+    """Make ``draw(ax, table, ...)`` a drawing. Rows lacking one of *needs* go; without rows it says *why* it is empty.
 
+    *row* is the column whose distinct values (or "index") make the figure higher. What *draw* returns is the title's height.
+    """
 
-def _drawing(why: str, *needs: str, height: float = 4.2, row: float = 0.0) -> Callable[[Draw], Callable[..., Axes]]:
-    """Make ``draw(ax, table, ...)`` a drawing: rows lacking one of *needs* go, and without rows it says *why* it is empty."""
+    def wrap(draw: Callable[..., float | None]) -> Callable[..., Axes]:
+        def drawing(table: pd.DataFrame, *args: Any, title: str, ax: Any = None, caption: str = "", **options: Any) -> Axes:
+            words = {name: options.pop(name, "") for name in ("xlabel", "ylabel")}
+            kept = table.dropna(subset=list(needs)) if len(table) else table
+            if kept.empty or ("note" in kept and kept["value"].isna().all()):
+                return nothing(title, why if "note" not in kept or kept.empty else kept["note"].iloc[0], ax=ax, caption=caption)
+            rows = len(kept) if row == "index" else kept[row].nunique() if row else 0
+            ax = canvas(height=min(9.0, height + 0.36 * rows))[1] if ax is None else ax
+            top = draw(ax, kept, *args, **options)
+            _caption(ax, caption)
+            return cast(Axes, _finish(ax, title, **words, top=top))
 
-    def wrap(draw: Draw) -> Callable[..., Axes]:
-        def drawing(table: pd.DataFrame, *args: Any, title: str, ax: Any = None, **options: Any) -> Axes:
-            words = {name: options.pop(name, "") for name in ("xlabel", "ylabel", "caption")}
-            table = table.dropna(subset=list(needs)) if len(table) else table
-            if table.empty:
-                return nothing(title, why, ax=ax, caption=words["caption"])
-            ax = canvas(height=min(9.0, height + row * len(table)))[1] if ax is None else ax
-            room = draw(ax, table, *args, **options) or {}
-            return cast(Axes, _finish(ax, title, **words, **room))
-
-        drawing.__name__ = drawing.__qualname__ = draw.__name__
-        drawing.__doc__ = draw.__doc__
-        return drawing
+        return update_wrapper(drawing, draw)
 
     return wrap
 
@@ -143,8 +138,12 @@ def _numbers(frame: pd.DataFrame, *columns: str) -> list[Any]:
     return [pd.to_numeric(frame[c]).astype("Float64").to_numpy(dtype=float, na_value=np.nan) for c in columns]
 
 
-def _scale(ax: Any, *, log: str = "", percent: str = "") -> None:
-    """*log* and *percent* name the axes ("x", "y", "xy") drawn so."""
+def _scale(ax: Any, *, log: str = "", percent: str = "", x: Any = (0.5,), ticks: Any = ()) -> None:
+    """*log* and *percent* name the axes ("x", "y", "xy") drawn so; *ticks* name x = 0, 1, …, or *x* has whole numbers only."""
+    if ticks:
+        ax.set_xticks(range(len(ticks)), [label(t) for t in ticks])
+    elif all(float(v).is_integer() for v in x):
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     for which in dict.fromkeys(log + percent):
         axis, factor, unit = getattr(ax, f"{which}axis"), *((100, " %") if which in percent else (1, ""))
         if which in log:
@@ -168,44 +167,44 @@ def _places(names: Any) -> dict[Any, int]:
     return {name: i for i, name in enumerate(dict.fromkeys(names))}
 
 
-@_drawing("no estimates", height=1.5, row=0.28)
+@_drawing("no estimates", height=1.5, row="label")
 def forest(
     ax: Any, table: pd.DataFrame, *, reference: float | None = None, band: tuple[float, float] | None = None, log: bool = False,
     percent: bool = False, hollow: str = "",
 ) -> None:  # fmt: skip
-    """Estimates as marks with intervals, one row each.
+    """Estimates as marks with intervals, one row per label, groups above each other.
 
     Columns: label, value, low, high; optional group (colour and marker), other (a second, hollow mark named *hollow*),
     note (written where there is no value). *band* shades a range, *reference* draws a dashed line.
     """
-    y = np.arange(len(table))[::-1]
+    table = table if "group" in table else table.assign(group="")
+    groups, places = _places(table["group"]), _places(table["label"])
+    which = table["group"].map(groups).to_numpy(float)
+    y = len(places) - 1 - table["label"].map(places).to_numpy(float) - (which - (len(groups) - 1) / 2) * 0.7 / len(groups)
     value, low, high = _numbers(table, "value", "low", "high")
     if band:
         ax.axvspan(*band, color=PALE, alpha=0.7, lw=0, zorder=0)
     if reference is not None:
         ax.axvline(reference, color=GREY, lw=1, ls="--", zorder=1)
-    groups = np.array(table["group"] if "group" in table else [""] * len(table), object)
-    for name, i in _places(groups).items():
-        k = (groups == name) & np.isfinite(value)
+    for name, i in groups.items():
+        k = (which == i) & np.isfinite(value)
         _error_bars(ax, value[k], y[k], low[k], high[k], across=True, i=i, label=label(name) or None)
     if "other" in table:
         ax.plot(_numbers(table, "other")[0], y, "o", mfc="none", mec=INK, ms=9, label=hollow or None)
     for at, row in zip(y[~np.isfinite(value)], table[~np.isfinite(value)].to_dict("records"), strict=True):
         text = textwrap.shorten(label(row.get("note") or "no number"), 70)
-        ax.text(0.01, at, text, transform=ax.get_yaxis_transform(), va="center", fontsize=7.5, color=GREY, style="italic")
-    ax.set_yticks(y, [label(t) for t in table["label"]])
-    ax.set_ylim(-0.6, len(table) - 0.4)
-    if not np.isfinite(value).any():
-        ax.set_xticks([])
+        ax.text(0.01, at, text, transform=ax.get_yaxis_transform(), va="center", fontsize=7, color=GREY, style="italic")
+    ax.set_yticks(range(len(places))[::-1], [label(t) for t in places])
+    ax.set_ylim(-0.6, len(places) - 0.4)
     _scale(ax, log="x" if log and np.nanmin(value, initial=1) > 0 else "", percent="x" if percent else "")
     _legend(ax, **BESIDE)
 
 
-@_drawing("the table has no cells", height=1.9, row=0.36)
+@_drawing("the table has no cells", height=1.9, row="index")
 def heat(
     ax: Any, table: pd.DataFrame, *, colour: str, text: pd.DataFrame | None = None, outline: pd.DataFrame | None = None,
     limits: tuple[float, float] = (0, 1),
-) -> dict[str, Any]:  # fmt: skip
+) -> None:  # fmt: skip
     """A matrix as coloured cells with their numbers (*text*, same shape); missing cells are hatched; *outline* frames cells."""
     values = np.column_stack(_numbers(table, *table.columns))
     image = ax.imshow(np.ma.masked_invalid(values), cmap="cividis", vmin=limits[0], vmax=limits[1], aspect="auto")
@@ -219,23 +218,22 @@ def heat(
         if outline is not None and bool(outline.iloc[i, j]):
             ax.add_patch(Rectangle((j - 0.46, i - 0.46), 0.92, 0.92, fill=False, ec="#D55E00", lw=2.2))
     columns = [label(c) for c in table.columns]
-    longest = max(map(len, columns))
-    slant = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if longest * len(columns) > 60 else {}
-    ax.set_xticks(range(len(columns)), columns, **slant)
+    slant = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if len("".join(columns)) > 60 else {}
+    if len(columns) <= 30:
+        ax.set_xticks(range(len(columns)), columns, **slant)
     ax.set_yticks(range(len(table)), [label(r) for r in table.index])
     ax.figure.colorbar(image, ax=ax, shrink=0.9).set_label(colour, fontsize=9)
-    return {"depth": longest // 4 if slant else 0, "share": 0.75}
 
 
 @_drawing("no point has both coordinates", "x", "y")
 def curves(
-    ax: Any, table: pd.DataFrame, *, log: str = "", percent: str = "", step: bool = False, marks: Any = (), limit: float | None = None,
-    events: Any = (),
+    ax: Any, table: pd.DataFrame, *, log: str = "", percent: str = "", step: bool = False, marks: Any = (), ticks: Any = (),
+    limit: float | None = None,
 ) -> None:  # fmt: skip
     """Lines, one per series, each with its own colour and dash. Columns: x, y, series; optional low and high (a band).
 
-    *log* and *percent* name the axes ("x", "y", "xy") drawn so; *marks* are (x, y, text) points, *events* (x, text) vertical
-    lines, *limit* a horizontal one.
+    *log* and *percent* name the axes ("x", "y", "xy") drawn so; *marks* are (x, y, text) points, *limit* is a horizontal
+    line, *ticks* names x = 0, 1, …
     """
     for name, i in _places(table["series"]).items():
         part = table[table["series"] == name]
@@ -248,12 +246,9 @@ def curves(
     for x0, y0, text in marks:
         ax.plot([x0], [y0], "P", color=INK, ms=8, zorder=5)
         ax.annotate(label(text), (x0, y0), (6, 6), textcoords="offset points", fontsize=8)
-    for x0, text in events:
-        ax.axvline(x0, color=GREY, lw=1)
-        ax.text(x0, 1, f" {label(text)}", transform=ax.get_xaxis_transform(), fontsize=7.5, color=GREY, va="top")
     if limit is not None:
         ax.axhline(limit, color=INK, lw=1, ls=":", label=f"limit {limit:.3g}")
-    _scale(ax, log=log, percent=percent)
+    _scale(ax, log=log, percent=percent, x=table["x"], ticks=ticks)
     _legend(ax)
 
 
@@ -270,10 +265,7 @@ def spaghetti(ax: Any, table: pd.DataFrame, means: dict[str, pd.DataFrame], *, t
         colour = OKABE_ITO[i] if i == 1 else GREY
         ax.plot(x, value, color=colour, lw=2.2, marker=MARKERS[i], ls=DASHES[i - 1], ms=5, label=label(name), zorder=3)
         ax.fill_between(x, low, high, color=colour, alpha=0.2, lw=0, zorder=2)
-    if ticks:
-        ax.set_xticks(range(len(ticks)), [label(t) for t in ticks])
-    else:
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _scale(ax, x=table["x"], ticks=ticks)
     if steps:
         ax.set_yticks(range(4), LEVELS)
         ax.set_ylim(-0.2, 3.2)
@@ -299,8 +291,8 @@ def error_scatter(ax: Any, table: pd.DataFrame) -> None:
         x, y = _numbers(table[table["gold_rank"] == rank], "x", "y")
         ax.scatter(x, y, s=22, alpha=0.6, color=OKABE_ITO[rank], marker=MARKERS[rank], lw=0, label=f"{name} (n = {len(x)})")
     x, y = _numbers(table, "x", "y")
-    ax.axhline(0, color=GREY, lw=0.8)
-    ax.axvline(0, color=GREY, lw=0.8)
+    for line in (ax.axhline, ax.axvline):
+        line(0, color=GREY, lw=0.8)
     for right, top in ((0, 0), (0, 1), (1, 0), (1, 1)):
         text = f"n = {int((((x > 0) == right) & ((y > 0) == top)).sum())}"
         place = {"transform": ax.transAxes, "ha": ("left", "right")[right], "va": ("bottom", "top")[top], "fontsize": 8.5}
@@ -341,13 +333,14 @@ def headline(theory: pd.DataFrame, pairs: pd.DataFrame, *, title: str, caption: 
     )
     for panel, (heading, ylabel, note) in zip(axes, words, strict=True):
         panel.set_xlim(-0.02, 1.02)
-        _finish(panel, heading, xlabel="latent correlation of the two errors", ylabel=ylabel, caption=note)
+        _caption(panel, note)
+        _finish(panel, heading, xlabel="latent correlation of the two errors", ylabel=ylabel)
         _legend(panel, fontsize=7)
     return axes
 
 
 @_drawing("no assessment has both a confidence and a gold level", "x", height=4.8)
-def reliability(ax: Any, table: pd.DataFrame, mass: pd.DataFrame, *, gate: float) -> dict[str, Any]:
+def reliability(ax: Any, table: pd.DataFrame, mass: pd.DataFrame, *, gate: float) -> float:
     """Stated confidence against how often it is right, with what a calibrated judge would show, under a histogram of confidence.
 
     Columns: x, value, low, high, null_low, null_high; *mass*: confidence, n.
@@ -365,11 +358,11 @@ def reliability(ax: Any, table: pd.DataFrame, mass: pd.DataFrame, *, gate: float
     _scale(ax, percent="y")
     _legend(ax, loc="upper left")
     _finish(over, "", ylabel="n")
-    return {"top": 1.26}
+    return 1.26
 
 
 @_drawing("no non-critical dialogue has both verdicts", "fpr", height=5.4)
-def gate_map(ax: Any, table: pd.DataFrame, cloud: pd.DataFrame, *, here: tuple[float, float]) -> dict[str, Any]:
+def gate_map(ax: Any, table: pd.DataFrame, cloud: pd.DataFrame, *, here: tuple[float, float]) -> float:
     """Joint false-alarm rate (colour) and joint sensitivity (lines) over both gates. Columns: t1, t2, fpr, sens.
 
     *cloud* (t1, t2, n) holds the cost-optimal gates of the resamples; *here* marks the gates in use.
@@ -388,11 +381,11 @@ def gate_map(ax: Any, table: pd.DataFrame, cloud: pd.DataFrame, *, here: tuple[f
     ax.plot(*[[h] for h in here], "P", color="#D55E00", mec="white", ms=12, label=f"gates in use ({here[0]:g}, {here[1]:g})")
     _legend(ax, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2)
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    return {"top": 1.08, "share": 0.75}
+    return 1.08
 
 
 @_drawing("no dialogue to follow through the conditions", "value")
-def waterfall(ax: Any, table: pd.DataFrame) -> dict[str, Any]:
+def waterfall(ax: Any, table: pd.DataFrame) -> None:
     """How many of 1,000 dialogues are left after each condition. Columns: label, value, independent (product rule)."""
     x, (value, product) = np.arange(len(table)), _numbers(table, "value", "independent")
     before = np.concatenate([value[:1], value[:-1]])
@@ -406,4 +399,3 @@ def waterfall(ax: Any, table: pd.DataFrame) -> dict[str, Any]:
         ax.text(i, v, f"{v:,.0f}" if v >= 100 else f"{v:.2g}", ha="center", va="bottom", fontsize=8)
     ax.set_xticks(x, ["\n".join(textwrap.wrap(label(t), 13)) for t in table["label"]])
     _legend(ax, loc="upper right", ncols=3, fontsize=7.5)
-    return {"depth": 1}

@@ -48,7 +48,7 @@ def ablation(source: Any, dialogues: Any = None, *, repeats: int = 1, seed: int 
         draws = {
             "shift": figure("ablation.shift", plots.forest, shift, of=m, reference=0.0),
             "right": figure("ablation.right", plots.forest, right, of=m, reference=0.0, percent=True),
-            "rates": figure("ablation.rates", plots.forest, rates.sort_values("label", kind="stable"), of=m, percent=True),
+            "rates": figure("ablation.rates", plots.forest, rates, of=m, percent=True),
         }
         says = sentences("ablation", arm=[{"arm": a} for a in changed])
         return Result(

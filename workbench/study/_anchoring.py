@@ -76,13 +76,16 @@ def _figures(m: Material, found: dict[str, Number], scores: pd.DataFrame, told: 
     harm = [table({a: found[f"{a}: {k}"] for a in told}, group=k) for k in ("harmful flips", "beneficial flips", "confirm flips")]
     nearer = {a: found[f"{a}: net towards"] for a in told if f"{a}: net towards" in found}
     shifts = table({a: found[f"{a}: score shift"] for a in told})
+    index = {"L2": found["anchoring index"]} if "anchoring index" in found else {}
+    median = [getattr(found["anchoring index (Jacowitz-Kahneman)"], "value", None)] if index else []
     return {
+        "index": figure("anchoring.index", plots.forest, table(index).assign(other=median), of=m, reference=0.0, hollow="medians (Jacowitz-Kahneman)"),
         "lines": figure("anchoring.lines", plots.spaghetti, lines.rename(columns={"dialogue_id": "id"}), {"mean": _means(scores[order])}, of=m, ticks=order),
         "shift": figure("anchoring.shift", plots.forest, shifts, of=m, reference=0.0, band=(-margin, margin)),
         "towards": figure("anchoring.towards", plots.forest, table(nearer), of=m, reference=0.0, percent=True),
-        "harm": figure("anchoring.harm", plots.forest, pd.concat(harm).sort_values("label", kind="stable"), of=m, percent=True),
+        "harm": figure("anchoring.harm", plots.forest, pd.concat(harm), of=m, percent=True),
         "moves": figure("anchoring.moves", plots.heat, part, text=text, of=m, fill={"arm": after}),
-        "dose": figure("anchoring.dose", plots.curves, _means(scores[dose]).rename(columns={"value": "y"}).assign(series="L2"), of=m),
+        "dose": figure("anchoring.dose", plots.curves, _means(scores[dose]).rename(columns={"value": "y"}).assign(series="L2"), of=m, ticks=dose),
     }  # fmt: skip
 
 

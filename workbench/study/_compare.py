@@ -205,7 +205,7 @@ def _figures(frames: dict[str, pd.DataFrame], found: dict[str, Any], main: Mater
     text = p.map(lambda v: "" if np.isnan(v) else "p < 0.001" if v < 0.001 else f"p = {v:.2g}")
     return {
         "roc": figure("compare.roc", plots.points, roc, of=main, log=True),
-        "agreement": figure("compare.agreement", plots.forest, board.sort_values("raters", kind="stable"), of=main),
+        "agreement": figure("compare.agreement", plots.forest, board, of=main),
         "ranks": figure("compare.ranks", plots.heat, odds, of=main),
         "differences": figure("compare.differences", plots.heat, p, of=main, text=text, outline=p < 0.05),
     }  # fmt: skip

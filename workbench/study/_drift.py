@@ -20,6 +20,7 @@ from workbench.study.base import Material, Number, Result, by_stratum, figure, g
 
 KEYS = ["family", "dialogue_id"]
 TIERS = ("L1", "L2")
+ONE_TURN = "the run has one turn per dialogue: run with turns='all'"
 
 
 def drift(
@@ -73,15 +74,18 @@ def _figures(m: Material, turns: pd.DataFrame, found: dict[str, Number], margin:
         for n, w in (("mean", "error"), ("control: turns shuffled", "shuffled"))
     }
     right = turns[turns["what"] == "right"].rename(columns={"value": "y", "tier": "series"})
+    several = turns["x"].nunique() > 1
     what = ("score error", "turns shuffled", *DIMENSIONS)
     slope = pd.concat([table({n: found[f"{n} slope [{t}]"] for n in what}, group=t) for t in TIERS])
     flips = table({n: r for n, r in found.items() if "flip" in n and isinstance(r, Estimate)})
     return {
-        "turns": figure("drift.turns", plots.spaghetti, lines, means, of=m),
-        "right": figure("drift.right", plots.curves, right, of=m, percent="y"),
-        "slopes": figure(
-            "drift.slopes", plots.forest, slope.sort_values("label", kind="stable"), of=m, reference=0.0, band=(-margin, margin)
-        ),
+        "turns": figure("drift.turns", plots.spaghetti, lines, means, of=m)
+        if several
+        else figure("drift.turns", plots.nothing, of=m, reason=ONE_TURN),
+        "right": figure("drift.right", plots.curves, right, of=m, percent="y")
+        if several
+        else figure("drift.right", plots.nothing, of=m, reason=ONE_TURN),
+        "slopes": figure("drift.slopes", plots.forest, slope, of=m, reference=0.0, band=(-margin, margin)),
         "flips": figure("drift.flips", plots.forest, flips, of=m, percent=True, reference=0.0),
     }
 

@@ -39,7 +39,9 @@ def review(annotations: Any, source: Any = None, *, simulated: bool = False, see
         table({who: e for (m, who), e in board.items() if m == wanted}, group=wanted)
         for wanted in ("quadratic kappa", "critical kappa")
     ]
-    effects = table({n.removeprefix("shown less blind"): e for n, e in found.items() if n.startswith("shown less blind")})
+    effects = table(
+        {n.removeprefix("shown less blind").strip(":, "): e for n, e in found.items() if n.startswith("shown less blind")}
+    )
     correct = [
         table({f"judge {w}": found[f"right when the judge is {w}, {a}"] for w in ("right", "wrong")}, group=a)
         for a in ("blind", "shown")

@@ -73,8 +73,8 @@ class _Shown:
 
 def _digits(value: float, spec: str, unit: str = " %") -> str:
     if "pct" in spec:
-        return ("0.01" if 0 < value < 0.0001 else number(100 * value, 1)) + unit
-    return number(value, 0 if float(value).is_integer() and value > 1 else 2)
+        return ("0" if abs(value) < 1e-9 else "0.01" if 0 < value < 1e-4 else number(100 * value, 1)) + unit
+    return number(value, 0 if spec == "bare" and float(value).is_integer() and value > 1 else 2)
 
 
 def value_of(result: Number) -> float | None:
@@ -166,7 +166,7 @@ def _say(key: str, slots: Mapping[str, str], fill: Mapping[str, str], lang: str,
     template, head = phrases()[study][phrase][lang], known[next(iter(slots.values()))]
     shown = {slot: _Shown(known[name], lang) for slot, name in slots.items()}
     if value_of(head) is None:  # the sentence has lost its subject
-        template, shown = "{stratum}{subject}: {head}", {"head": _Shown(head, lang)}
+        template, shown, fill = "{subject}: {head}{stratum}", {"head": _Shown(head, lang)}, {}
     mark = phrases()["words"][lang]["stratum"] if "stratum" in fill else ""
     texts = {"subject": head.name, **fill, "stratum": mark}
     sentence = Sentence((template if "{stratum}" in template else "{stratum}" + template).format(**shown, **texts))
