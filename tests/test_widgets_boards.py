@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import json
 import re
+import time
 
 import pytest
 
@@ -85,7 +88,10 @@ def test_a_run_of_last_turns_only_has_no_drift_to_view(flat):
 def test_the_board_runs_judges_on_the_same_transcripts_and_opens_a_disagreement(tmp_path):
     board = JudgeBoard(corpus(8), judges=[WordJudge("one"), Shy("two"), WordJudge("three")], out=tmp_path)
     press(board, "▶ Run")
-    assert board.work.status.value == "done: the judges differ on 2 of 8 dialogues" and dict(board.case.options).keys() == {"d1", "d3"}
+    assert board.work.status.value == "done: the judges differ on 2 of 8 dialogues" and dict(board.case.options).keys() == {
+        "d1",
+        "d3",
+    }
     assert is_png(board.board.value) and words(board.opened.value).count("(rules)") == 3
     before = board.opened.value
     board.case.value = next(i for _, i in board.case.options if i != board.case.value)
@@ -102,6 +108,28 @@ def test_the_boards_run_is_kept_and_a_second_press_asks_nothing(tmp_path):
     asked = [j.asked for j in judges]
     press(board, "▶ Run")
     assert [j.asked for j in judges] == asked and (tmp_path / "one-two-1" / "manifest.json").exists()
+
+
+def test_a_stopped_board_leaves_a_run_that_the_next_press_goes_on_with(tmp_path):
+    class Slow(WordJudge):
+        async def answer(self, request):
+            await asyncio.sleep(0.01)
+            return await super().answer(request)
+
+    judges = [WordJudge("one"), Slow("two")]
+    board = JudgeBoard(corpus(120), judges=judges, out=tmp_path)
+    press(board, "▶ Run", wait=False)
+    deadline = time.monotonic() + 20
+    while board.work.bar.value < 20 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    board.work.halt.click()
+    board.work.wait()
+    manifest = json.loads((tmp_path / "one-two-1" / "manifest.json").read_text())
+    assert "running again goes on from there" in board.work.status.value and manifest["status"] == "interrupted"
+    assert 20 <= manifest["done"] < 240
+    asked = judges[1].asked
+    press(board, "▶ Run")
+    assert "done: the judges differ on" in board.work.status.value and judges[1].asked - asked <= 120 - asked + 16
 
 
 def test_the_board_needs_two_judges(tmp_path):

@@ -247,9 +247,19 @@ def test_adjudication_shows_the_disagreements_only_and_stores_its_own_labels():
     assert {o.level for o in judge.opinions} == {"high", "critical"}
     final = label(judge, "4", "t")
     rows = standing(log.annotations("review/adjudication"))
-    assert [(r["kind"], r["dialogue_id"], r["level"], r["flags"]) for r in rows] == [
-        ("adjudicate", final, "critical", "third_party")
-    ]
+    assert [(r["kind"], r["dialogue_id"], r["level"], r["flags"], r["detail"]) for r in rows] == [
+        ("adjudicate", final, "critical", "third_party", "from blind labels")
+    ]  # fmt: skip
+
+
+def test_an_adjudication_that_rests_on_shown_labels_says_so():
+    log = Log()
+    for who, key in (("ana", "1"), ("bo", "4")):
+        s = session(log, who, n=2)  # half shown: each item is shown to one of the two
+        while s.current:
+            label(s, key)
+    label(AdjudicationSession(dialogues(2), store=log, reviewer="cy", ticks=count().__next__), "2")
+    assert [r["detail"] for r in log.annotations("review/adjudication") if r["kind"] == "adjudicate"] == ["from shown labels"]
 
 
 def test_opinions_do_not_tell_who_said_what():

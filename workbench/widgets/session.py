@@ -20,7 +20,7 @@ FLAG_KEYS: Final = {name[0]: name for name in FLAGS}
 SAME_KEY_S: Final = 0.3  # a double click on a slow kernel must not label the next item
 EXPORT_COLUMNS: Final = (
     "queue", "id", "dialogue_id", "reviewer", "kind", "level", "flags", "note", "arm", "blind", "phase", "undone", "undoes", "position",
-    "seconds", "at", "text_hash",
+    "seconds", "at", "text_hash", "detail",
 )  # fmt: skip
 Row = dict[str, Any]
 
@@ -266,6 +266,13 @@ class AdjudicationSession(ReviewSession):
 
     def _items_hash(self) -> str | None:
         return None  # more disagreements may appear as reviewers go on
+
+    def _append(self, kind: str, dialogue_id: str, **fields: Any) -> None:
+        if kind == self.kind:  # gold is to be made from blind labels only: say whether these were
+            fields["detail"] = (
+                "from blind labels" if all(r["arm"] == "blind" for r in self._said[dialogue_id]) else "from shown labels"
+            )
+        super()._append(kind, dialogue_id, **fields)
 
     @property
     def opinions(self) -> list[Draft]:
