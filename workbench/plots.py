@@ -55,9 +55,8 @@ def families() -> tuple[str, ...]:
 def label(text: object) -> str:
     """*text* as it can be drawn: inert, and as an ASCII code where no installed font has the letters."""
     drawn = inert(text)
-    if len(families()) > 1 or all(ord(c) < 0x2E80 for c in drawn):
-        return drawn
-    return f"#{sha256(drawn)[:6]} (no CJK font)"
+    drawable = len(families()) > 1 or all(ord(c) < 0x2E80 for c in drawn)
+    return drawn if drawable else f"#{sha256(drawn)[:6]} (no CJK font)"
 
 
 def canvas(columns: int = 1, *, width: float = 7.2, height: float = 4.2) -> tuple[Picture, Any]:

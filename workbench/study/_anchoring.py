@@ -77,7 +77,7 @@ def _figures(m: Material, found: dict[str, Number], scores: pd.DataFrame, told: 
     nearer = {a: found[f"{a}: net towards"] for a in told if f"{a}: net towards" in found}
     shifts = table({a: found[f"{a}: score shift"] for a in told})
     index = {"L2": found["anchoring index"]} if "anchoring index" in found else {}
-    median = [getattr(found["anchoring index (Jacowitz-Kahneman)"], "value", None)] if index else []
+    median: Any = [getattr(found["anchoring index (Jacowitz-Kahneman)"], "value", None)] if index else []
     return {
         "index": figure("anchoring.index", plots.forest, table(index).assign(other=median), of=m, reference=0.0, hollow="medians (Jacowitz-Kahneman)"),
         "lines": figure("anchoring.lines", plots.spaghetti, lines.rename(columns={"dialogue_id": "id"}), {"mean": _means(scores[order])}, of=m, ticks=order),
