@@ -11,6 +11,7 @@ from workbench.stats.estimate import Estimate
 from workbench.stats.proportions import bounds, proportion
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 LEVELS: Final = [level.value for level in RiskLevel]
@@ -64,41 +65,55 @@ def confusion(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     return pd.crosstab(gold, said, dropna=False).rename_axis(index="gold", columns=column)
 
 
-def _both(rows: pd.DataFrame, rule: str, target: str) -> Iterator[Estimate]:
-    said, truth = positive(rows, rule, target), gold_positive(rows, target)
-    for measure, part, value in (("sensitivity", truth, said), ("specificity", ~truth, ~said)):
-        name = f"{measure} {'critical' if target == 'critical' else '>= high'} {rule}"
-        yield proportion(value[part], name=name, cluster=rows.family[part])
-        if value[part].isna().any():
-            yield bounds(value[part], name=f"{name}, unknown bounded")
+def _measures(rows: pd.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """name -> (1, 0 or NaN for unknown per row; which rows it is about): computed once, then cut to any group."""
+    import numpy as np
 
+    def array(values: pd.Series) -> np.ndarray:
+        return values.astype("Float64").to_numpy(dtype=float, na_value=np.nan)
 
-def _operational(rows: pd.DataFrame) -> Iterator[Estimate]:
-    critical = rows.gold_level == "critical"
-    passed = critical & positive(rows, "L1", "high").fillna(False)
-    yield proportion(~rows.confirmed[critical], name="missed criticals", cluster=rows.family[critical])
-    yield proportion(rows.confirmed[~critical], name="false confirmations", cluster=rows.family[~critical])
-    yield proportion(rows.confirmed[passed], name="confirmable recall", cluster=rows.family[passed])
+    found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    for rule, target in [(r, t) for r in RULES for t in ("critical", "high") if (r, t) != ("confirmed", "high")]:
+        said, truth = array(positive(rows, rule, target)), gold_positive(rows, target).to_numpy(dtype=bool)
+        shown = f"{'critical' if target == 'critical' else '>= high'} {rule}"
+        found |= {f"sensitivity {shown}": (said, truth), f"specificity {shown}": (1 - said, ~truth)}
+    critical, confirmed = gold_positive(rows, "critical").to_numpy(dtype=bool), array(rows.confirmed)
+    through = critical & (array(positive(rows, "L1", "high")) == 1)
+    found |= {"missed criticals": (1 - confirmed, critical), "false confirmations": (confirmed, ~critical)}
+    found["confirmable recall"] = (confirmed, through)
     for side in ("l1", "l2"):
-        ran = rows[f"{side}_reason"].fillna("") != "not_run"
-        yield proportion(rows[f"{side}_level"][ran] == "unknown", name=f"unknown {side.upper()}", cluster=rows.family[ran])
+        ran = (rows[f"{side}_reason"].fillna("") != "not_run").to_numpy(dtype=bool)
+        found[f"unknown {side.upper()}"] = (array(rows[f"{side}_level"] == "unknown"), ran)
+    return found
+
+
+def _estimates(measures: dict[str, tuple[np.ndarray, np.ndarray]], family: np.ndarray, group: np.ndarray) -> Iterator[Estimate]:
+    for name, (values, part) in measures.items():
+        rows = part & group
+        yield proportion(values[rows], name=name, cluster=family[rows])
+        if (values[rows] != values[rows]).any():
+            yield bounds(values[rows], name=f"{name}, unknown bounded")
 
 
 def estimates(rows: pd.DataFrame) -> list[Estimate]:
     """All estimates for one set of scorable rows: per rule and target, then the operational ones."""
-    pairs = [(rule, target) for rule in RULES for target in ("critical", "high") if (rule, target) != ("confirmed", "high")]
-    return [e for rule, target in pairs for e in _both(rows, rule, target)] + list(_operational(rows))
+    import numpy as np
+
+    return list(_estimates(_measures(rows), rows.family.to_numpy(dtype=object), np.ones(len(rows), bool)))
 
 
 def score(outcomes: pd.DataFrame, *, groups: tuple[str, ...] = GROUPS) -> pd.DataFrame:
     """One row per estimate and group (``group`` = all, then each value of *groups*), with interval and denominators."""
+    import numpy as np
     import pandas as pd
 
     rows = scorable(outcomes)
-    table: list[dict[str, Any]] = [{"group": "all", "value_of_group": "", **asdict(e)} for e in estimates(rows)]
+    measures, family = _measures(rows), rows.family.to_numpy(dtype=object)
+    parts = [("all", "", np.ones(len(rows), bool))]
     for group in groups:
-        for value, part in rows.groupby(rows[group].fillna("").replace("", "(none)"), sort=True):
-            table += [{"group": group, "value_of_group": str(value), **asdict(e)} for e in estimates(part)]
+        column = rows[group].fillna("").replace("", "(none)").to_numpy(dtype=object)
+        parts += [(group, value, column == value) for value in sorted(set(column))]
+    table = [{"group": g, "value_of_group": v, **asdict(e)} for g, v, part in parts for e in _estimates(measures, family, part)]
     return pd.DataFrame(table)
 
 
