@@ -24,7 +24,9 @@ from workbench.schema import DIMENSIONS, FLAGS, Dialogue, RiskLevel, View
 from workbench.text import normalise, sha256, strip_invisible
 
 EVIDENCE_CHARS: Final = 100
+REACH: Final = 2  # sentences over which a harmless setting excuses a cue
 _SENTENCE_END: Final = re.compile(r"[.!?;。…~\n]+")
+_LONG_WORD: Final = re.compile(r"[a-z]{4,}")
 _ALNUM: Final = re.compile(r"[a-z0-9]")
 _QUOTED: Final = re.compile(
     r"“[^“”\n]{1,160}”|「[^「」\n]{1,160}」|『[^』\n]{1,160}』|《[^》\n]{1,60}》|\"[^\"\n]{1,160}\"|(?<![a-z])'[^'\n]{3,160}'(?![a-z])"
@@ -153,11 +155,14 @@ class Lexicon:
         for literal, indices in owners.items():
             self._filter.add_word(literal, indices)
         self._filter.make_automaton()
+        self.typos = {} if "typo" in off else _swapped(lexicon("en")["typo"]["words"])
         table = lexicon("rules")
         self.rules = [_rule(r) for r in table["rule"] if not off.intersection((r["name"], r.get("family", "")))]
         self.scope = {name: re.compile(pattern) for name, pattern in table["scope"].items()}
         self.dimensions: dict[str, dict[str, float]] = table["dimension"]
-        self.scoped, self.personal = frozenset(table["scoped"]), frozenset(table["personal"])
+        self.scoped, self.personal, self.dated, self.workable = (
+            frozenset(table[k]) for k in ("scoped", "personal", "dated", "workable")
+        )
 
     def _add(self, entry: dict[str, Any], macros: dict[str, str], owners: dict[str, list[int]]) -> None:
         for raw in entry["patterns"]:
@@ -175,6 +180,13 @@ class Lexicon:
                 start, end = match.span()
                 if end > start and not (start and _ALNUM.match(folded, start - 1) and _ALNUM.match(folded, start)):
                     yield pattern, start, end
+
+
+def _swapped(words: Iterable[str]) -> dict[str, str]:
+    """Each word with two neighbouring letters swapped, unless that is another of the words."""
+    known = set(words)
+    found = {w[:i] + w[i + 1] + w[i] + w[i + 2 :]: w for w in known for i in range(len(w) - 1)}
+    return {wrong: right for wrong, right in found.items() if wrong not in known}
 
 
 def _expand(raw: str, macros: dict[str, str]) -> str:
@@ -202,7 +214,8 @@ class _Reader:
 
     def __init__(self, book: Lexicon, text: str) -> None:
         self.book, self.text = book, text
-        self.folded, self._where = fold(text)
+        folded, self._where = fold(text)
+        self.folded = _LONG_WORD.sub(lambda m: book.typos.get(m[0], m[0]), folded)
         self._starts = [0, *(m.end() for m in _SENTENCE_END.finditer(self.folded))]
         raw = [
             Hit(p.category, a, b, p.weight, "", "live", bisect_right(self._starts, a) - 1) for p, a, b in book.find(self.folded)
@@ -212,13 +225,18 @@ class _Reader:
         self._quoted = [] if "quotation" in book.off else [m.span() for m in _QUOTED.finditer(self.folded)]
         self._past = {h.sentence for h in raw if h.category == "past"}
         self._asked = [h for h in raw if h.category == "hypothetical"]
-        self._framed = set() if any(h.category == "reveal" for h in raw) else {h.sentence for h in raw if h.category == "fiction"}
+        seen = {h.category for h in raw}
+        self._revealed, self._working = "reveal" in seen, "professional" in seen
+        self._framed = set() if self._revealed else {h.sentence for h in raw if h.category == "fiction"}
         self._people = self._subjects()
         self.worried = any(h.category == "worried" for h in raw)
 
     def hits(self) -> tuple[Hit, ...]:
         """All cues with their status, in text order, with spans of the original text."""
+        wishes = [(h.start, h.end) for h in self.raw if h.category in _WISHES]
         found = [replace(h, status=self._status(h)) if h.category in self.book.scoped else h for h in self.raw]
+        # "not wake up tomorrow" says when the waking would be, not when something is planned
+        found = [replace(h, status="inside") if h.category == "time" and _touches(wishes, h) else h for h in found]
         return tuple(self._placed(h) for h in sorted(found, key=lambda h: (h.start, -h.end)))
 
     def _placed(self, h: Hit) -> Hit:
@@ -237,13 +255,23 @@ class _Reader:
         inside = next((span for span in self._quoted if span[0] <= h.start and h.end <= span[1]), None)
         if inside is not None and (speaker := self._who(inside[0])) != "self":
             return speaker or "quoted"
-        if h.category in self.book.personal and self._who(h.start, h.end) == "other":
+        if h.category in self.book.personal and not self._revealed and self._who(h.start, h.end) == "other":
             return "other"
+        if self._working and not self._revealed and h.category in self.book.workable:
+            return "work"
         if {h.sentence - 1, h.sentence, h.sentence + 1} & self._framed:
             return "fiction"
-        if h.sentence in self._past and not self.book.scope["present"].search(self._sentence(h.sentence)):
+        if (
+            h.category in self.book.dated
+            and h.sentence in self._past
+            and not self.book.scope["present"].search(self._sentence(h.sentence))
+        ):
             return "past"
-        return "hypothetical" if any(a.sentence == h.sentence and a.start < h.start for a in self._asked) else "live"
+        return (
+            "hypothetical"
+            if not self._revealed and any(a.sentence == h.sentence and a.start < h.start for a in self._asked)
+            else "live"
+        )
 
     def _sentence(self, index: int) -> str:
         end = self._starts[index + 1] if index + 1 < len(self._starts) else len(self.folded)
@@ -278,6 +306,7 @@ class _Reader:
         return ""
 
 
+_WISHES: Final = frozenset({"ideation", "passive", "wish_gone"})
 _SPAN_CATEGORIES: Final = ("injection", "shield.idiom", "shield.denied")
 
 
@@ -285,8 +314,11 @@ def _touches(spans: list[tuple[int, int]], h: Hit) -> bool:
     return any(a < h.end and h.start < b for a, b in spans)
 
 
-_SERIOUS: Final = frozenset({"ideation", "passive", "better_off", "self_injury", "plan", "prep", "intent", "farewell_strong"})
-_LIGHT: Final = frozenset({"ideation", "passive", "veiled"})
+_SERIOUS: Final = frozenset(
+    {"imminent", "ideation", "passive", "wish_gone", "better_off", "self_injury", "plan", "prep", "intent", "farewell_strong"}
+)
+_EXCUSES: Final = frozenset({"banal", "joke", "emoji_laugh", "benign"})
+_LIGHT: Final = frozenset({"ideation", "passive", "veiled", "wish_gone"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +338,8 @@ def _read(book: Lexicon, text: str) -> _Reading:
     if playful:
         hits = tuple(replace(h, status="joke") if h.status == "live" and h.category in _LIGHT else h for h in hits)
         serious = frozenset()
+    if "reveal" in seen:  # "no, seriously": what was playful around it no longer excuses
+        hits = tuple(replace(h, status="revealed") if h.category in _EXCUSES else h for h in hits)
     status = {h.status for h in hits}
     flags = {
         "fiction": not serious and ("fiction" in status or ("fiction" in seen and "reveal" not in seen)),
@@ -431,12 +465,17 @@ def _version() -> str:
 
 
 def _matches(rule: _Rule, keys: set[str], hits: tuple[Hit, ...]) -> bool:
-    if any(key in keys for key in rule.none) or not all(any(k in keys for k in options) for options in rule.all):
+    if not all(any(k in keys for k in options) for options in rule.all):
         return False
-    if not rule.near:
-        return True
-    where = [{h.sentence for h in hits if h.key in options} for options in rule.all]
-    return any(all(any(abs(s - t) <= 1 for t in others) for others in where) for s in where[0])
+    where = [{h.sentence for h in hits if _speaks(h, options)} for options in rule.all]
+    if rule.near and not any(all(any(abs(s - t) <= REACH for t in others) for others in where) for s in where[0]):
+        return False
+    anchors = {s for found in where for s in found}
+    return not any(h.key in rule.none and (not anchors or any(abs(h.sentence - s) <= REACH for s in anchors)) for h in hits)
+
+
+def _speaks(h: Hit, options: tuple[str, ...]) -> bool:
+    return h.key in options or f"{h.key}2" in options or h.key.split(".")[0] in options
 
 
 def _evidence(text: str, rule: _Rule, hits: Iterable[Hit]) -> str:

@@ -30,6 +30,9 @@ FOLDS: Final = 5
 BITS: Final = 20  # n-grams are hashed into 2**BITS buckets; those of fewer than MIN_DOCUMENTS training texts are dropped
 MIN_DOCUMENTS: Final = 2
 RIDGE: Final = 2.0
+TEXT_SHARE: Final = 0.7
+TREND_SHARE: Final = 0.3
+CUT_MEDIUM, CUT_HIGH, CUT_CRITICAL = 0.5, 0.5, 0.3
 EARLIER_TURN_WEIGHT: Final = (
     0.3  # a dialogue's last turn is what a judge is asked about; its earlier turns help, but repeat each other
 )
@@ -113,41 +116,46 @@ def _practice(lang: str) -> Iterable[Example]:
 
 
 class _Features:
-    """Turn texts into sparse rows: sublinear tf-idf per n-gram kind, each of unit length, and two trend values."""
+    """Turn texts into sparse rows: sublinear tf-idf, each block of unit length.
 
-    def __init__(self, slots: Array, idf: Array, off: frozenset[str]) -> None:
-        self.slots, self.idf, self.off = slots, idf, off  # slots: bucket to column, -1 where unused
+    Blocks: everything the user said, and the text under analysis alone (at TEXT_SHARE), each by characters and by words; then two
+    trend values. ``slots`` maps a bucket to its column, -1 where unused.
+    """
+
+    def __init__(self, used: Array, idf: Array, off: frozenset[str]) -> None:
+        self.used, self.idf, self.off, self.size = used, idf, off, 2 * len(used) + 2
+        self.slots = np.full(1 << BITS, -1, dtype=np.int32)
+        self.slots[used] = np.arange(len(used))
+        self.kinds = [k for k, name in enumerate(("char", "word")) if name not in off]
 
     @classmethod
     def fit(cls, rows: Sequence[Example], off: frozenset[str]) -> _Features:
         seen = np.zeros(1 << BITS, dtype=np.int32)
+        kinds = cls(np.zeros(0, dtype=np.int32), np.zeros(0), off).kinds
         for row in rows:
-            for ids in cls._documents(row.text, row.context, off):
-                seen[np.unique(ids)] += 1
-        used = np.flatnonzero(seen >= MIN_DOCUMENTS)
-        slots = np.full(1 << BITS, -1, dtype=np.int32)
-        slots[used] = np.arange(len(used))
-        return cls(slots, (np.log((1 + len(rows)) / (1 + seen[used])) + 1).astype(np.float32), off)
-
-    @staticmethod
-    def _documents(text: str, context: Sequence[str], off: frozenset[str]) -> list[Array]:
-        turns = [_grams(normal(t)) for t in ((*context, text) if "context" not in off else (text,))]
-        kinds = [k for k, name in enumerate(("char", "word")) if name not in off]
-        return [np.concatenate([t[k] for t in turns]) for k in kinds]
+            said = (*row.context, row.text) if "context" not in off else (row.text,)
+            for kind in kinds:
+                seen[np.unique(np.concatenate([_grams(normal(t))[kind] for t in said]))] += 1
+        used = np.flatnonzero(seen >= MIN_DOCUMENTS).astype(np.int32)
+        return cls(used, (np.log((1 + len(rows)) / (1 + seen[used])) + 1).astype(np.float32), off)
 
     def row(self, text: str, context: Sequence[str], trend: Trend | None) -> tuple[Array, Array]:
-        """(columns, values) of one text; the last two columns are the trend."""
-        columns, values = [], []
-        for ids in self._documents(text, context, self.off):
-            found = self.slots[ids]
-            column, count = np.unique(found[found >= 0], return_counts=True)
-            value = (1 + np.log(count)) * self.idf[column]
-            columns.append(column)
-            values.append(value / max(float(np.sqrt(value @ value)), 1e-9))
+        """(columns, values) of one text."""
+        turns = [_grams(normal(t)) for t in ((*context, text) if "context" not in self.off else (text,))]
+        parts = [self._block(np.concatenate([t[k] for t in turns]), 0, 1.0) for k in self.kinds]
+        parts += [self._block(turns[-1][k], len(self.used), TEXT_SHARE) for k in self.kinds]
         if trend is not None and "trend" not in self.off:
-            columns.append(np.array([len(self.idf), len(self.idf) + 1]))
-            values.append(np.array([trend.negative_days_7d / 7, trend.consecutive_negative_days / 7]) * 0.3)
-        return np.concatenate(columns), np.concatenate(values)
+            days = np.array([trend.negative_days_7d, trend.consecutive_negative_days], dtype=np.float32)
+            parts.append((np.array([self.size - 2, self.size - 1]), days * (TREND_SHARE / 7)))
+        return np.concatenate([c for c, _ in parts]), np.concatenate([v for _, v in parts])
+
+    def _block(self, buckets: Array, offset: int, share: float) -> tuple[Array, Array]:
+        found = self.slots[buckets]
+        found = np.sort(found[found >= 0])
+        first = np.flatnonzero(np.diff(found, prepend=-1))
+        column = found[first]
+        value = (1 + np.log(np.diff(first, append=len(found)))).astype(np.float32) * self.idf[column]
+        return column + offset, value * np.float32(share / max(float(np.sqrt(value @ value)), 1e-9))
 
 
 @dataclass(frozen=True)
@@ -159,7 +167,6 @@ class Model:
     weights: Array  # (6, columns, 3 cumulative levels + 4 flags)
     intercept: Array  # (6, 7)
     scale: Array  # (6, 7, 2): logistic calibration of the scores
-    trust: Array  # (6, 4, 4): logit of "a careful rater would accept this level", per level, from the three level logits
     texts: Array  # 64-bit hashes of the corpus's user turns
     text_folds: Array
 
@@ -186,72 +193,67 @@ def _sigmoid(x: Any) -> Any:
 
 
 def train(rows: Sequence[Example], *, off: frozenset[str] = frozenset()) -> tuple[Model, Array]:
-    """Fit on *rows*; returns the model and the out-of-fold scores, one row per example (3 cumulative levels, 4 flags)."""
+    """Fit on *rows*; returns the model and its calibrated out-of-fold logits, one row per example (3 cumulative levels, 4 flags).
+
+    Ridge-regularised linear discriminants, one per target, solved in the dual (one matrix for all of them), then Platt scaling on
+    the out-of-fold scores: levels on the corpus's turns, flags on all rows. Each row's logit uses neither its family's model nor its scale.
+    """
     from scipy.linalg import solve
     from scipy.sparse import csr_matrix
 
     features = _Features.fit(rows, off)
     parts = [features.row(r.text, r.context, r.trend) for r in rows]
     at = np.repeat(np.arange(len(rows)), [len(c) for c, _ in parts])
-    shape = (len(rows), len(features.idf) + 2)
-    x = csr_matrix((np.concatenate([v for _, v in parts]), (at, np.concatenate([c for c, _ in parts]))), shape=shape)
+    x = csr_matrix(
+        (np.concatenate([v for _, v in parts]), (at, np.concatenate([c for c, _ in parts]))), shape=(len(rows), features.size)
+    )
     kernel = (x @ x.T).toarray()
     y = np.array([[*(r.level >= k for k in (1, 2, 3)), *(f in r.flags for f in FLAGS)] for r in rows], dtype=float)
     weight = np.array([r.weight for r in rows])
     fold = np.array([fold_of(r.family, FOLDS) for r in rows])
-    held = np.zeros_like(y)
-    weights, intercept = [], []
+    held, weights, intercept = np.zeros_like(y), [], []
     for f in range(FOLDS + 1):
         seen = np.flatnonzero(fold != f)
         mean = np.average(y[seen], axis=0, weights=weight[seen])
         alpha = solve(kernel[np.ix_(seen, seen)] + np.diag(RIDGE / weight[seen]), y[seen] - mean, assume_a="pos")
         weights.append(np.asarray(x[seen].T @ alpha, dtype=np.float32))
         intercept.append(mean)
-        if f < FOLDS:
-            held[fold == f] = kernel[np.ix_(fold == f, seen)] @ alpha + mean
-    scale = np.array([_calibrate(held[fold != f], y[fold != f], weight[fold != f]) for f in range(FOLDS + 1)])
-    trust = np.array([_trust(rows, held, scale[f], fold != f) for f in range(FOLDS + 1)])
-    turns = {_hash64(t): f for r, f in zip(rows, fold, strict=True) for t in (*r.context, r.text)}
+        held[fold == f] = kernel[np.ix_(fold == f, seen)] @ alpha + mean
+    corpus = np.array([r.source == "corpus" for r in rows])
+    scale = np.array([_calibrate(held, y, weight, fold != f, corpus) for f in range(FOLDS + 1)])
+    turns = {_hash64(r.text): f for r, f in zip(rows, fold.tolist(), strict=True)}
     model = Model(
-        np.flatnonzero(features.slots >= 0).astype(np.int32), features.idf, np.stack(weights), np.stack(intercept), scale, trust,
-        np.array(list(turns), dtype=np.uint64), np.array(list(turns.values()), dtype=np.int8),
+        features.used, features.idf, np.stack(weights), np.stack(intercept), scale, np.array(list(turns), dtype=np.uint64),
+        np.array(list(turns.values()), dtype=np.int8),
     )  # fmt: skip
-    return model, held
+    return model, held * scale[fold, :, 0] + scale[fold, :, 1]
 
 
-def _calibrate(scores: Array, y: Array, weight: Array) -> Array:
+def _calibrate(scores: Array, y: Array, weight: Array, keep: Array, corpus: Array) -> Array:
     """Platt scaling per target: (slope, offset) of the logit."""
-    return np.array([_logistic(scores[:, [k]], y[:, k], weight) for k in range(y.shape[1])])
-
-
-def _logistic(x: Array, y: Array, weight: Array) -> Array:
     from sklearn.linear_model import LogisticRegression
 
-    if len(set(y)) < 2:
-        return np.array([*np.zeros(x.shape[1]), 4.0 if y.size and y[0] else -4.0])
-    fitted = LogisticRegression(C=100.0).fit(x, y, sample_weight=weight)
-    return np.array([*fitted.coef_[0], fitted.intercept_[0]])
-
-
-def _trust(rows: Sequence[Example], held: Array, scale: Array, keep: Array) -> Array:
-    """For each level, when would a careful rater accept it? From the rows where the judge would say that level."""
-    logits = held * scale[:, 0] + scale[:, 1]
-    said = _level(_sigmoid(logits[:, :3]))
     out = []
-    for level in range(4):
-        mine = keep & (said == level)
-        accepted = np.array([level in r.acceptable for r in rows], dtype=float)[mine]
-        out.append(_logistic(logits[mine][:, :3], accepted, np.array([r.weight for r in rows])[mine]))
+    for k in range(y.shape[1]):
+        rows = keep & corpus if k < len(LEVELS) - 1 else keep
+        if len(set(y[rows, k])) < 2:
+            out.append((0.0, -4.0))
+            continue
+        fitted = LogisticRegression(C=100.0).fit(scores[rows][:, [k]], y[rows, k], sample_weight=weight[rows])
+        out.append((fitted.coef_[0, 0], fitted.intercept_[0]))
     return np.array(out)
 
 
-CUTS: Final = (0.5, 0.42, 0.5)  # a level is given when the chance of it or worse reaches its cut
+def verdict(logits: Array) -> tuple[int, float]:
+    """(level's rank, confidence) from the logits of >= medium, >= high, critical.
 
-
-def _level(chance: Array) -> Array:
-    """The highest level whose chance reaches its cut; (n, 3) to (n,)."""
-    reached = chance >= np.array(CUTS)
-    return np.where(reached[:, 2], 3, np.where(reached[:, 1], 2, reached[:, 0].astype(int)))
+    High when its chance reaches CUT_HIGH; critical when, besides, its own chance reaches CUT_CRITICAL. Confidence is the estimated chance
+    that the case is on the side of 'high' that the level says.
+    """
+    medium, high, critical = (float(c) for c in _sigmoid(logits[:3]))
+    if high >= CUT_HIGH:
+        return (3 if critical >= CUT_CRITICAL else 2), high
+    return int(medium >= CUT_MEDIUM), 1 - high
 
 
 def cache_folder() -> Path:
@@ -291,11 +293,8 @@ class NgramJudge:
     def __init__(self, corpus: str | Path = "", *, off: Iterable[str] = (), name: str = "ngram") -> None:
         self.name, self.corpus, self.off = name, str(corpus), frozenset(off)
         self.model, self.version = _trained(self.corpus, self.off)
-        m = self.model
-        slots = np.full(1 << BITS, -1, dtype=np.int32)
-        slots[m.used] = np.arange(len(m.used))
-        self._features = _Features(slots, m.idf, self.off)
-        self._folds = dict(zip(m.texts.tolist(), m.text_folds.tolist(), strict=True))
+        self._features = _Features(self.model.used, self.model.idf, self.off)
+        self._folds = dict(zip(self.model.texts.tolist(), self.model.text_folds.tolist(), strict=True))
 
     def _fold(self, text: str, context: Sequence[str]) -> int:
         known = (self._folds.get(_hash64(t)) for t in (text, *context))
@@ -312,17 +311,13 @@ class NgramJudge:
     def respond(self, view: View) -> str:
         """The answer as JSON text, in the contract of every judge."""
         fold, logits = self.scores(view)
-        level = int(_level(_sigmoid(logits[None, :3]))[0])
-        trust = self.model.trust[fold, level]
-        confidence = float(_sigmoid(logits[:3] @ trust[:3] + trust[3]))
-        flags = {name: bool(logits[3 + k] >= 0) for k, name in enumerate(FLAGS)}
-        verdict = {
-            "risk_level": LEVELS[level].value,
-            "confidence": round(confidence, 3),
-            "dimensions": {},
+        level, confidence = verdict(logits)
+        answer: dict[str, Any] = {"risk_level": LEVELS[level].value, "confidence": round(confidence, 3), "dimensions": {}}
+        answer |= {
             "evidence": self.evidence(view, fold),
+            "context_flags": {n: bool(logits[3 + k] >= 0) for k, n in enumerate(FLAGS)},
         }
-        return json.dumps(verdict | {"context_flags": flags}, ensure_ascii=False)
+        return json.dumps(answer, ensure_ascii=False)
 
     def evidence(self, view: View, fold: int = FOLDS) -> str:
         """The sentence of the text, cut to 100 characters, whose n-grams add most to 'high or worse'."""
@@ -331,7 +326,7 @@ class NgramJudge:
         chars, _ = _grams(folded)
         where = np.concatenate([np.arange(max(0, len(folded) - n)) for n in range(3)])
         slot = self._features.slots[chars]
-        share = np.where(slot >= 0, self.model.weights[fold][slot, 1] * self.model.idf[slot], 0.0)
+        share = np.where(slot >= 0, self.model.weights[fold, slot, 1] * self.model.idf[slot], 0.0)
         total = (
             np.concatenate([[0.0], np.cumsum(np.bincount(where, share, minlength=len(folded)))]) if len(folded) else np.zeros(1)
         )
