@@ -154,3 +154,12 @@ def test_power_by_simulation_is_a_rate_with_an_exact_interval():
 def test_expected_width_counts_studies_without_interval():
     e = expected_width(lambda g: mean(g.standard_normal(50) if g.random() < 0.9 else [1.0], name="m"), n_simulations=50)
     assert e.value == pytest.approx(2 * 2.01 / np.sqrt(50), rel=0.1) and e.n_unknown > 0
+
+
+def test_a_judge_that_few_labels_cannot_tell_from_chance_gets_no_interval():
+    e = rogan_gladen(50, 100, 6, 10, 450, 1000)  # .60 + .45 > 1, but .583 + .4503 on smoothed counts
+    assert e.value is not None and e.low <= e.value <= e.high
+    e = rogan_gladen(50, 100, 56, 100, 4, 9)  # .56 + .444 > 1, smoothed .559 + .4545 > 1
+    assert e.value is not None
+    e = rogan_gladen(50, 100, 1, 1, 1, 1000)
+    assert (e.status, e.low) == ("too_few", None) and "chance" in e.reason

@@ -108,3 +108,11 @@ def test_missingness_says_whether_unknowns_depend_on_the_group():
     assert missingness([1] * 8 + [0] * 2 + [0] * 10, ["critical"] * 10 + ["low"] * 10).p < 0.01
     assert missingness([0] * 4, "abab").status == "undefined"
     assert missingness([1, 0, 0] * 10, list("abc") * 10).method == "chi-squared"
+
+
+def test_few_families_are_descriptive_and_wilson_is_flagged_earlier():
+    y = [1, 0, 1, 0, 0] * 30
+    for families, exact, score in ((10, "too_few", "too_few"), (30, "ok", "too_few"), (50, "ok", "ok")):
+        cluster = [i % families for i in range(150)]
+        assert proportion(y, cluster=cluster, name="x").status == exact
+        assert proportion(y, cluster=cluster, method="wilson", name="x").status == score

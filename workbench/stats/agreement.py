@@ -13,8 +13,8 @@ import pandas as pd
 from scipy import stats
 
 from workbench.stats.estimate import Estimate, counted, to_frame, undefined
-from workbench.stats.proportions import codes, numbers, proportion
-from workbench.stats.resample import Seed, Statistic, bootstrap, family_sums, few, weights
+from workbench.stats.proportions import codes, few, numbers, proportion
+from workbench.stats.resample import Seed, Statistic, bootstrap, family_sums, weights
 
 LEVELS = ("low", "medium", "high", "critical")
 K = len(LEVELS)
@@ -68,10 +68,8 @@ def rating_counts(ratings: Any, k: int = K) -> np.ndarray:
 def coincidences(counts: Any) -> np.ndarray:
     """Krippendorff's coincidences per item, (items, k, k); items with fewer than two ratings give zeros."""
     c = np.asarray(counts, float)
-    m = c.sum(1)[:, None, None]
-    return np.asarray(
-        np.where(m > 1, (c[:, :, None] * c[:, None, :] - np.eye(c.shape[1]) * c[:, :, None]) / np.maximum(m - 1, 1), 0.0)
-    )
+    m, pairs = c.sum(1)[:, None, None], c[:, :, None] * c[:, None, :] - np.eye(c.shape[1]) * c[:, :, None]
+    return np.asarray(np.where(m > 1, pairs / np.maximum(m - 1, 1), 0.0))
 
 
 def alpha(coincidence: Any, kind: str = "ordinal") -> np.ndarray:
@@ -84,9 +82,8 @@ def alpha(coincidence: Any, kind: str = "ordinal") -> np.ndarray:
     else:
         d = distance("unweighted" if kind == "nominal" else "quadratic", n_k.shape[-1])
     with np.errstate(all="ignore"):
-        return np.asarray(
-            1 - (n_k.sum(-1) - 1) * (o * d).sum((-1, -2)) / (n_k[..., :, None] * n_k[..., None, :] * d).sum((-1, -2))
-        )
+        chance = (n_k[..., :, None] * n_k[..., None, :] * d).sum((-1, -2))
+        return np.asarray(1 - (n_k.sum(-1) - 1) * (o * d).sum((-1, -2)) / chance)
 
 
 def gwet_sums(counts: Any, kind: str = "quadratic") -> np.ndarray:

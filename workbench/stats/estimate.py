@@ -32,9 +32,8 @@ def _settle(result: Any, main: str) -> None:
         object.__setattr__(result, "status", "undefined")
         object.__setattr__(result, "reason", result.reason or "the data give no finite number")
     if result.status not in get_args(Status) or (result.status != "ok" and not result.reason):
-        raise ValueError(
-            f"{result.name}: status {result.status!r} must be one of {', '.join(get_args(Status))} and, but for ok, needs a reason"
-        )
+        known = ", ".join(get_args(Status))
+        raise ValueError(f"{result.name}: status {result.status!r} must be one of {known} and, but for ok, needs a reason")
 
 
 def _tail(result: Any, families: int = 0) -> str:

@@ -21,9 +21,8 @@ def mcnemar(b: int, c: int, *, n: int = 0, mid_p: bool = False, name: str = "McN
         reason = "no discordant pairs" + (f": upper 95 % bound of their share {upper_bound(0, n):.2g}" if n else "")
         return SignificanceTest(name, 0, 1.0, n=n, status="degenerate", reason=reason, method=method)
     point = stats.binom.pmf(b, b + c, 0.5) * (0.5 if b == c else 1.0)
-    return SignificanceTest(
-        name, b - c, min(1.0, 2 * special.bdtr(min(b, c), b + c, 0.5)) - mid_p * point, n=n or b + c, method=method
-    )
+    p = min(1.0, 2 * special.bdtr(min(b, c), b + c, 0.5)) - mid_p * point
+    return SignificanceTest(name, b - c, p, n=n or b + c, method=method)
 
 
 def bowker(table: Any, *, name: str = "Bowker symmetry") -> SignificanceTest:
@@ -32,9 +31,7 @@ def bowker(table: Any, *, name: str = "Bowker symmetry") -> SignificanceTest:
     up, down = t[np.triu_indices(len(t), 1)], t.T[np.triu_indices(len(t), 1)]
     df, chi2 = int((up + down > 0).sum()), float((((up - down) ** 2)[up + down > 0] / (up + down)[up + down > 0]).sum())
     if df == 0:
-        return SignificanceTest(
-            name, 0, 1.0, 0, n=t.sum(), status="degenerate", reason="no discordant pairs", method="chi-squared"
-        )
+        return SignificanceTest(name, 0, 1.0, 0, n=t.sum(), status="degenerate", reason="no discordant pairs")
     return SignificanceTest(name, chi2, stats.chi2.sf(chi2, df), df, n=t.sum(), method="chi-squared")
 
 
@@ -45,9 +42,7 @@ def stuart_maxwell(table: Any, *, name: str = "Stuart-Maxwell homogeneity") -> S
     t = t[np.ix_(used, used)]
     d, s = (t.sum(1) - t.sum(0))[:-1], (np.diag(t.sum(0) + t.sum(1)) - t - t.T)[:-1, :-1]
     if len(t) < 2 or np.linalg.matrix_rank(s) < len(s):
-        return SignificanceTest(
-            name, n=np.sum(table), status="undefined", reason="too few discordant pairs", method="chi-squared"
-        )
+        return SignificanceTest(name, n=np.sum(table), status="undefined", reason="too few discordant pairs")
     chi2 = float(d @ np.linalg.solve(s, d))
     return SignificanceTest(name, chi2, stats.chi2.sf(chi2, len(d)), len(d), n=np.sum(table), method="chi-squared")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,18 +12,7 @@ from workbench.stats.estimate import Estimate, undefined
 from workbench.stats.proportions import numbers
 
 
-def rogan_gladen(
-    k: int,
-    n: int,
-    tp: int,
-    n_pos: int,
-    tn: int,
-    n_neg: int,
-    *,
-    name: str = "corrected prevalence",
-    confidence: float = 0.95,
-    delta: bool = False,
-) -> Estimate:
+def rogan_gladen(k: int, n: int, tp: int, n_pos: int, tn: int, n_neg: int, *, name: str = "corrected prevalence", confidence: float = 0.95) -> Estimate:  # fmt: skip
     """True rate behind *k* of *n* positive calls, given calls on labelled rows: *tp* of *n_pos* and *tn* of *n_neg* right.
 
     Lang-Reiczigel 2014 interval, which allows for the noise of all three rates.
@@ -37,6 +27,10 @@ def rogan_gladen(
     raw = (ap + sp - 1) / (se + sp - 1)
     value = min(max(raw, 0.0), 1.0)
     ap, se, sp = (k + z * z / 2) / (n + z * z), (tp + 1) / (n_pos + 2), (tn + 1) / (n_neg + 2)
+    if se + sp <= 1:
+        return Estimate(
+            name, value, status="too_few", reason="too few labels to tell the judge from chance: no interval", **counts
+        )
     centre, vse, vsp = (ap + sp - 1) / (se + sp - 1), se * (1 - se) / (n_pos + 2), sp * (1 - sp) / (n_neg + 2)
     half = z * np.sqrt(ap * (1 - ap) / (n + z * z) + centre**2 * vse + (1 - centre) ** 2 * vsp) / (se + sp - 1)
     centre += 2 * z * z * (centre * vse - (1 - centre) * vsp)
@@ -51,9 +45,7 @@ def corrected_prevalence(labelled_truth: Any, labelled_calls: Any, unlabelled_ca
     y, f, u = y[known], f[known], u[seen]
     e = rogan_gladen(int(u.sum()), len(u), int((y * f).sum()), int(y.sum()), int(((1 - y) * (1 - f)).sum()), int((1 - y).sum()),
                      name=name, confidence=confidence)  # fmt: skip
-    return Estimate(
-        name, e.value, e.low, e.high, confidence, e.n, 0, int((~known).sum() + (~seen).sum()), e.status, e.reason, e.method
-    )
+    return replace(e, n_unknown=int((~known).sum() + (~seen).sum()))
 
 
 def ppi_mean(truth: Any, labelled: Any, unlabelled: Any, *, tuned: bool = True, name: str = "prediction-powered mean", confidence: float = 0.95) -> Estimate:  # fmt: skip

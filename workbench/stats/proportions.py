@@ -30,6 +30,15 @@ def codes(cluster: Any, n: int) -> np.ndarray:
     return np.asarray(out, np.intp)
 
 
+def few(estimate: Estimate, groups: int) -> Estimate:
+    """Flag an interval whose coverage is known to be weak at this number of independent units."""
+    if groups < 20:
+        return estimate.flagged("too_few", f"descriptive only: {groups} independent units, fewer than 20")
+    if groups < 40:
+        return estimate.flagged("too_few", f"{groups} independent units: measured coverage of a 95 % interval is 88-94 %")
+    return estimate
+
+
 def wilson(k: float, n: float, *, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson score interval of k/n; k and n may be effective (real) counts. Needs n > 0."""
     z, p = special.ndtri((1 + confidence) / 2), k / n
@@ -70,23 +79,19 @@ def _interval(name: str, k: int, n: int, rows: float, method: Method, note: str,
     return Estimate(name, k / n, low, high, n=n, reason=reason, method=label + note, **counts)
 
 
-def proportion_of(
-    k: int, n: int, *, name: str, method: Method = "clopper_pearson", confidence: float = 0.95, n_unknown: int = 0
-) -> Estimate:
+def proportion_of(k: int, n: int, *, name: str, method: Method = "clopper_pearson", confidence: float = 0.95, n_unknown: int = 0) -> Estimate:  # fmt: skip
     """k of n independent rows, as an Estimate."""
     if n == 0:
         return undefined(name, "no evaluable rows", n_unknown=n_unknown, confidence=confidence)
     return _interval(name, k, n, n, method, "", confidence=confidence, n_unknown=n_unknown)
 
 
-def proportion(
-    success: Any, *, name: str, cluster: Any = None, method: Method = "clopper_pearson", confidence: float = 0.95
-) -> Estimate:
+def proportion(success: Any, *, name: str, cluster: Any = None, method: Method = "clopper_pearson", confidence: float = 0.95) -> Estimate:  # fmt: skip
     """Share of true values among the known ones; None/NaN is unknown and only counted (for operational rates code it False).
 
     With clusters the interval stands on ``n / design effect`` rows, scaled by the t quantiles for the number of families
     (Korn and Graubard 1998). Without any variation nothing tells the design effect, so families are the rows.
-    Events in fewer than five families are flagged ``too_few``.
+    Flagged ``too_few``: events in fewer than five families, fewer than 20 families (Wilson: 40).
     """
     y = numbers(success)
     known = ~np.isnan(y)
@@ -101,8 +106,8 @@ def proportion(
     out = _interval(name, k, n, rows, method, note, n_cluster=groups, n_unknown=missing, confidence=confidence)
     touched = len(set(c[y[known] == 1]))
     if 0 < touched < min(FEW_EVENT_FAMILIES, groups) and n > groups:
-        return out.flagged("too_few", f"events in {touched} families only: their clustering cannot be estimated")
-    return out
+        out = out.flagged("too_few", f"events in {touched} families only: their clustering cannot be estimated")
+    return few(out, groups) if groups < 20 or method == "wilson" else out
 
 
 def bounds(success: Any, *, name: str, confidence: float = 0.95) -> Estimate:

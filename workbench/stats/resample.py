@@ -12,7 +12,7 @@ import pandas as pd
 from scipy import sparse, special, stats
 
 from workbench.stats.estimate import Estimate, counted, undefined
-from workbench.stats.proportions import codes, numbers
+from workbench.stats.proportions import codes, few, numbers
 
 Seed = int | Sequence[int] | np.random.SeedSequence
 Statistic = Callable[[np.ndarray], np.ndarray]
@@ -21,15 +21,6 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 def seed_for(root: int, *names: str) -> np.random.SeedSequence:
     """A seed of its own for every study and estimator, so that results do not depend on the order of calls."""
     return np.random.SeedSequence([root, *(zlib.crc32(name.encode()) for name in names)])
-
-
-def few(estimate: Estimate, groups: int) -> Estimate:
-    """Flag an interval whose coverage is known to be weak at this number of independent units."""
-    if groups < 20:
-        return estimate.flagged("too_few", f"descriptive only: {groups} independent units, fewer than 20")
-    if groups < 40:
-        return estimate.flagged("too_few", f"{groups} independent units: measured coverage of a 95 % interval is 88-94 %")
-    return estimate
 
 
 def family_sums(columns: Any, cluster: Any = None) -> np.ndarray:
@@ -42,11 +33,8 @@ def family_sums(columns: Any, cluster: Any = None) -> np.ndarray:
 
 def weights(groups: int, n_resamples: int = 2000, *, seed: Seed, strata: Any = None) -> np.ndarray:
     """How often each of *groups* clusters is drawn in each resample, (n_resamples, groups); within *strata* when given."""
-    rng, out, stratum = (
-        np.random.default_rng(seed),
-        np.zeros((n_resamples, groups)),
-        codes([0] * groups if strata is None else strata, groups),
-    )
+    rng, out = np.random.default_rng(seed), np.zeros((n_resamples, groups))
+    stratum = codes([0] * groups if strata is None else strata, groups)
     for part in (np.flatnonzero(stratum == s) for s in range(len(set(stratum)))):
         drawn = rng.integers(0, len(part), size=(n_resamples, len(part))) + np.arange(n_resamples)[:, None] * len(part)
         out[:, part] = np.bincount(drawn.ravel(), minlength=n_resamples * len(part)).reshape(n_resamples, len(part))
@@ -137,9 +125,8 @@ def rank_intervals(draws: Any, names: Sequence[str], *, point: Any, confidence: 
     """
     d = np.asarray(draws, float)
     placed, best = stats.rankdata(-d, axis=1), d >= d.max(1, keepdims=True)
-    frame = pd.DataFrame(
-        {"name": list(names), "value": np.asarray(point, float), "rank": stats.rankdata(-np.asarray(point, float))}
-    )
+    value = np.asarray(point, float)
+    frame = pd.DataFrame({"name": list(names), "value": value, "rank": stats.rankdata(-value)})
     frame[["rank_low", "rank_high"]] = np.quantile(placed, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0).T
     frame["p_best"] = (best / best.sum(1, keepdims=True)).mean(0)
     return frame.assign(**{f"p_rank_{r}": (np.floor(placed + 0.5) == r).mean(0) for r in range(1, d.shape[1] + 1)})
