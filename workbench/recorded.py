@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from workbench.errors import SetupError
+from workbench.judging import Asker
 from workbench.runner import Run
+
+if TYPE_CHECKING:
+    from workbench.confirm import DoubleConfirmation
 
 FOLDER: Final = "data/recorded/smollm2"
 RUNS: Final = {
@@ -20,3 +24,14 @@ def recorded(name: str = "blind") -> Run:
     if name not in RUNS:
         raise SetupError(f"there is no recorded run '{name}': there are {', '.join(RUNS)}")
     return Run.open(f"{FOLDER}/{name}")
+
+
+def replaying(run: Run) -> DoubleConfirmation:
+    """The pipeline of a run with the run's own ledger in the judges' place: ``assess`` gives the answers that were given.
+
+    Asking what was never asked raises ReplayMiss; no judge is called.
+    """
+    config = run.manifest["config"]
+    return run.pipeline.using(
+        Asker(store=run.store(), run_id=run.manifest["run_id"], replay=True, parse_retry=config["parse_retry"])
+    )

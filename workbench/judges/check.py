@@ -102,9 +102,9 @@ def check_judge(name: str) -> Capabilities:
     from workbench.judges.registry import judge
     from workbench.runner import sync
 
-    named = judge(name)
+    named, here = judge(name), ""
     if isinstance(named, LocalJudge):
-        named = named.remote(named.server().address())
+        here, named = f"this machine, weights {named.weights_sha256[:16]}", named.remote(named.server().address())
     if not isinstance(named, RemoteJudge):
         raise JudgeSetupError(f"judge '{name}' answers on this machine without an endpoint: there is nothing to check")
     try:
@@ -114,12 +114,13 @@ def check_judge(name: str) -> Capabilities:
         raise JudgeSetupError(
             f"judge '{name}' could not be checked ({error}): check base_url, model and {key}, or try again later"
         ) from None
-    if named.kind == "remote":
-        path = record_file()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{path.name}.{os.getpid()}.part")
-        part.write_text(json.dumps(recorded() | {f"{found.endpoint} {found.model}": asdict(found)}, indent=1), "utf-8")
-        part.replace(path)
+    if here:
+        return replace(found, endpoint=here)
+    path = record_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_text(json.dumps(recorded() | {f"{found.endpoint} {found.model}": asdict(found)}, indent=1), "utf-8")
+    part.replace(path)
     return found
 
 

