@@ -44,9 +44,9 @@ def code(path: Path) -> list[nbformat.NotebookNode]:
 
 
 def exporter() -> HTMLExporter:
-    """As `workbench report` exports: with the project's offline template."""
+    """As docs/widgets.md says to export: with the project's offline template."""
     return HTMLExporter(
-        template_name="report", extra_template_basedirs=[str(ROOT / "workbench" / "resources")], embed_images=True
+        template_name="offline", extra_template_basedirs=[str(ROOT / "workbench" / "resources")], embed_images=True
     )
 
 

@@ -223,6 +223,9 @@ def test_flips_name_their_direction():
 
     low, high = (outcome(l2=assessment("L2", level=v, raw_level=v)) for v in ("low", "high"))
     assert flips("told_critical", low, None, high)["toward"] is True and flips("told_low", low, None, high)["toward"] is False
+    assert flips("told_medium", low, None, high)["toward"] is False, "one step below or one above are as far from medium"
+    assert flips("told_high", low, None, high)["toward"] is True
+    assert flips("told_l1", low, None, high)["toward"] is True, "L1 said critical"
     assert flips("neutral", low, high, high) == {"toward": True, "noise": True, "confirm": False}
 
 

@@ -25,7 +25,8 @@ from workbench.widgets.base import Panel, Report, Work, dropdown, inert_options
 
 ANY: Final = "any"
 TOGETHER: Final = 8  # dialogues in flight when all matching ones are run
-TOLD: Final = {"told_low": RiskLevel.LOW, "told_critical": RiskLevel.CRITICAL}
+TOLD: Final = {f"told_{level}": level for level in RiskLevel}
+KINDS: Final = tuple(dict.fromkeys(["blind", "neutral", *TOLD, *ANCHOR_KINDS]))
 RESULTS: Final[dict[str, Callable[[Outcome], bool]]] = {
     "confirmed": lambda o: o.confirmed,
     "critical, not confirmed": lambda o: o.level is RiskLevel.CRITICAL and not o.confirmed,
@@ -37,7 +38,8 @@ RESULTS: Final[dict[str, Callable[[Outcome], bool]]] = {
 
 def arm_of(kind: str, paraphrase: int = 0) -> Arm:
     """The arm of an anchor kind; ``blind`` is none."""
-    return Arm(name=kind, anchor=None if kind == "blind" else kind, told=TOLD.get(kind), paraphrase=paraphrase)
+    anchor = None if kind == "blind" else kind if kind in ANCHOR_KINDS else "told_l1"  # the wording that takes any level
+    return Arm(name=kind, anchor=anchor, told=TOLD.get(kind), paraphrase=paraphrase)
 
 
 class CasePanel(Panel):
@@ -139,7 +141,7 @@ class SideBySide(CasePanel):
     def __init__(
         self, corpus: Sequence[Dialogue], *, judges: Sequence[Judge], outcomes: Iterable[Outcome] = (), store: Store | None = None
     ) -> None:
-        self.arm = dropdown("arm", ["blind", *ANCHOR_KINDS], width="220px")
+        self.arm = dropdown("arm", KINDS, width="220px")
         self.edit, self.proof, self.kept = w.Textarea(layout=w.Layout(width="98%", height="90px")), w.HTML(), ""
         self.outcome: Outcome | None = None
         self.asked: tuple[DoubleConfirmation, Dialogue, Arm] | None = None
@@ -236,7 +238,7 @@ class AnchoringLab(CasePanel):
     """Tell L2 a verdict and watch it: an arrow from blind to anchored, and a running tally of flips with intervals."""
 
     def __init__(self, corpus: Sequence[Dialogue], *, judges: Sequence[Judge], store: Store | None = None) -> None:
-        self.told = dropdown("tell L2", [(k.replace("_", " "), k) for k in ANCHOR_KINDS], "told_critical", width="280px")
+        self.told = dropdown("tell L2", [(k.replace("_", " "), k) for k in KINDS[1:]], "told_critical", width="280px")
         self.wording = dropdown("wording", [("first", 0), ("second", 1), ("third", 2)], width="170px")
         self.seen: dict[tuple[str, str, int, str], dict[str, Any]] = {}  # by L2, anchor, wording, dialogue
         self.tally = w.HTML()
@@ -298,6 +300,8 @@ def flips(arm: str, blind: Outcome, again: Outcome | None, told: Outcome) -> dic
     one, two = blind.l2.level, told.l2.level
     if not (isinstance(one, RiskLevel) and isinstance(two, RiskLevel)):
         return {"toward": None, "noise": None, "confirm": None}
-    toward = {"told_low": two < one, "told_critical": two > one}.get(arm, two != one)
+    level = TOLD.get(arm) or (blind.l1.level if arm.startswith(("told", "label")) else None)
+    told_rank = level.rank if isinstance(level, RiskLevel) else None
+    toward = one != two if told_rank is None else abs(two.rank - told_rank) < abs(one.rank - told_rank)
     noise = None if again is None else again.l2.level != one
     return {"toward": toward, "noise": noise, "confirm": blind.confirmed != told.confirmed}

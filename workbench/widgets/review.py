@@ -85,7 +85,7 @@ class ReviewPanel(Panel):
         return f"queue={self.session.queue!r}, {p['done']} of {p['total']} done"
 
     def still(self) -> str:
-        return f"{self.head.value}{self.foot.value}"
+        return f"{self.head.value}{self.text.value}{self.foot.value}"
 
     def press(self, key: str) -> None:
         """One key or button."""
