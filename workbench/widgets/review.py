@@ -53,13 +53,8 @@ class ReviewPanel(Panel):
     def __init__(
         self, session: ReviewSession, *, region: str | None = None, today: date | None = None, folder: str | Path = "."
     ) -> None:
-        self.session, self.region, self.today, self.folder, self.opened = (
-            session,
-            region,
-            today or date.today(),
-            Path(folder),
-            False,
-        )
+        self.session, self.region, self.today = session, region, today or date.today()
+        self.folder, self.opened = Path(folder), False
         self.head, self.text, self.verdict, self.said = w.HTML(), w.HTML(), w.HTML(), w.HTML("nothing pressed yet")
         self.said.add_class("wb-status")
         self.note = w.Textarea(placeholder="note (optional)", layout=w.Layout(width="480px", height="52px"))
