@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import socket
 from dataclasses import dataclass
 
 import pytest
@@ -198,6 +199,25 @@ def test_what_a_dead_process_held_is_free_again_but_not_what_it_spent(tmp_path):
         budget.attach(store, "r")
         assert store.counter("r:usd") == pytest.approx(ONE * 30 * NANO, abs=2)
         assert admitted(budget) == 70
+
+
+def test_a_process_number_that_came_back_is_not_taken_for_the_dead_one(tmp_path):
+    """In a container each start has the same number."""
+    with Store(tmp_path / "l.db") as store:
+        store.add(f"owner:r:{socket.gethostname()}:{os.getpid()}:0ld0ld0l")
+        store.add("r:usd", round(ONE * 100 * NANO))
+        budget = Budget(usd=ONE * 100.5)
+        budget.attach(store, "r")
+        assert admitted(budget) == 100
+
+
+def test_two_budgets_of_one_process_share_too(tmp_path):
+    with Store(tmp_path / "l.db") as store:
+        one, two = Budget(usd=ONE * 100.5), Budget(usd=ONE * 100.5)
+        one.attach(store, "r")
+        held = admitted(one, 60)
+        two.attach(store, "r")
+        assert held + admitted(two) <= 100
 
 
 def test_a_later_run_of_the_same_scope_goes_on_from_the_ledger(tmp_path):

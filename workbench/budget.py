@@ -6,9 +6,9 @@ import os
 import socket
 import time
 import tomllib
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import cache
 from importlib import resources
@@ -36,12 +36,8 @@ class Price(NamedTuple):
 
     def cost(self, usage: Usage) -> float:
         cached = min(usage.cached_tokens, usage.prompt_tokens)
-        fresh = usage.prompt_tokens - cached
-        return (
-            fresh * self.input
-            + cached * (self.input if self.cached is None else self.cached)
-            + usage.completion_tokens * self.output
-        ) / 1e6
+        again = self.input if self.cached is None else self.cached
+        return ((usage.prompt_tokens - cached) * self.input + cached * again + usage.completion_tokens * self.output) / 1e6
 
 
 FREE: Final = Price(0.0, 0.0, 0.0)
@@ -103,21 +99,18 @@ class Budget:
         """Share the ledger of *scope* (a run id) in *store*, counting what its recorded calls took."""
         if self._store is not None:
             return
-        self._store, self._scope = store, scope
-        me = f"owner:{scope}:{socket.gethostname()}:{os.getpid()}"
-        others = [o for o, n in store.counters(f"owner:{scope}:").items() if n > 0 and o != me and _alive(o)]
+        self._store, self._scope, me = store, scope, f"owner:{scope}:{_HOST}:{os.getpid()}:{_TOKEN}"
         store.add(me)
-        if not others:
+        if not any(n > (owner == me) and _alive(owner) for owner, n in store.counters(f"owner:{scope}:").items()):
             usd, tokens = store.spent(scope)
-            for name, spent in (("usd", round(usd * NANO)), ("tokens", tokens)):
-                store.add(f"{scope}:{name}", spent - store.counter(f"{scope}:{name}"))
-        store.before_close.append(lambda: self._leave(me))
+            for name, spent in ((f"{scope}:usd", round(usd * NANO)), (f"{scope}:tokens", tokens)):
+                store.add(name, spent - store.counter(name))
+        store.before_close.append(lambda: self._leave(store, me))
 
-    def _leave(self, me: str) -> None:
-        if self._store is not None:
-            for name, free in self._idle.items():
-                self._store.add(name, -free)
-            self._store.add(me, -self._store.counter(me))
+    def _leave(self, store: Store, me: str) -> None:
+        for name, free in self._idle.items():
+            store.add(name, -free)
+        store.add(me, -1)
         self._idle.clear()
         self._store = None
 
@@ -125,9 +118,7 @@ class Budget:
         """Hold what one call may take at most; raises BudgetError when a limit would be passed, or for a model without a price."""
         price = price_of(judge)
         if self.usd is not None and price is None and not self.allow_unpriced:
-            raise BudgetError(
-                f"the price of judge '{judge.name}' is unknown: give it one in judges.toml, or allow it with --allow-unpriced"
-            )
+            raise BudgetError(f"the price of judge '{judge.name}' is unknown: give it one in judges.toml, or --allow-unpriced")
         asked = Usage(prompt_tokens(prompt), max_tokens)
         day = datetime.fromtimestamp(self._clock(), self._tz).date().isoformat()
         wanted = (
@@ -141,30 +132,25 @@ class Budget:
                 continue
             if not self._take(name, need, limit, chunk):
                 self._idle.update(dict(held))
-                raise BudgetError(_refusal(name, need, limit))
+                raise BudgetError(_REFUSALS.get(name.rsplit(":")[-1], _NO_CALLS).format(need, limit, need / NANO, limit / NANO))
             held.append((name, need))
         return Hold(tuple(held), price)
 
     def settle(self, hold: Hold, usage: Usage | None) -> None:
         """Replace the hold by what was used; None when the call may have been charged without an answer: the hold is spent."""
         if usage is not None:
-            used = {
-                "usd": ceil(hold.price.cost(usage) * NANO) if hold.price else 0,
-                "tokens": usage.prompt_tokens + usage.completion_tokens,
-            }
+            money = ceil(hold.price.cost(usage) * NANO) if hold.price else 0
+            used = {"usd": money, "tokens": usage.prompt_tokens + usage.completion_tokens}
             for name, amount in hold.parts:
                 self._idle[name] += amount - used.get(name.rsplit(":", 1)[1], amount)
 
     def _take(self, name: str, need: int, limit: int, chunk: int) -> bool:
-        if self._idle[name] < need:
-            for want in (need * chunk, need - self._idle[name]):
-                if self._draw(name, want, limit):
-                    self._idle[name] += want
-                    break
-        if self._idle[name] < need:
-            return False
-        self._idle[name] -= need
-        return True
+        for want in (need * chunk, need - self._idle[name]):
+            if self._idle[name] < need and self._draw(name, want, limit):
+                self._idle[name] += want
+        fits = self._idle[name] >= need
+        self._idle[name] -= need if fits else 0
+        return fits
 
     def _draw(self, name: str, want: int, limit: int) -> bool:
         if self._store is not None:
@@ -175,11 +161,21 @@ class Budget:
         return True
 
 
+_HOST, _TOKEN = socket.gethostname(), uuid.uuid4().hex[:8]  # a process id alone comes back, in a container at each start
+_REFUSALS: Final = {
+    "usd": "the next call may take ${2:.6f} and that would pass the budget of ${3:.6f}: raise --budget-usd and --resume",
+    "tokens": "the next call may take {0} tokens and that would pass the budget of {1}: raise --budget-tokens and --resume",
+}
+_NO_CALLS: Final = "the {1} calls of today are used up: go on tomorrow, or raise calls_per_day"
+
+
 def _alive(owner: str) -> bool:
     """Whether the process behind an owner's name may still run; one on another machine may."""
-    *_, host, pid = owner.split(":")
+    *_, host, pid, token = owner.split(":")
+    if host == _HOST and int(pid) == os.getpid():
+        return token == _TOKEN
     try:
-        os.kill(int(pid), 0) if host == socket.gethostname() else None
+        os.kill(int(pid), 0) if host == _HOST else None
     except ProcessLookupError:
         return False
     except PermissionError:
@@ -187,19 +183,7 @@ def _alive(owner: str) -> bool:
     return True
 
 
-def _refusal(name: str, need: int, limit: int) -> str:
-    what = name.rsplit(":", 1)[1]
-    if what == "usd":
-        return f"the next call may take ${need / NANO:.6f} and that would pass the budget of ${limit / NANO:.6f}: raise --budget-usd and --resume"
-    if what == "tokens":
-        return (
-            f"the next call may take {need} tokens and that would pass the budget of {limit}: raise --budget-tokens and --resume"
-        )
-    return f"the {limit} calls of {what} are used up: go on tomorrow, or raise calls_per_day"
-
-
-@dataclass(frozen=True)
-class Forecast:
+class Forecast(NamedTuple):
     """What a run would ask of one judge at most: calls, tokens (upper estimates) and US dollars (None: no known price)."""
 
     judge: str
@@ -221,9 +205,8 @@ class Estimate(NamedTuple):
     def __str__(self) -> str:
         unpriced = any(f.usd is None for f in self.judges)
         total = "unknown (give the judge a price)" if unpriced else f"at most ${sum(f.usd or 0 for f in self.judges):.4f}"
-        return "\n".join(
-            [*map(str, self.judges), f"in all: {sum(f.calls for f in self.judges)} calls, money {total}, before retries"]
-        )
+        calls = sum(f.calls for f in self.judges)
+        return "\n".join([*map(str, self.judges), f"in all: {calls} calls, money {total}, before retries"])
 
 
 def estimate(pipeline: DoubleConfirmation, corpus: Iterable[Dialogue], *, repeats: int = 1, turns: str = "last") -> Estimate:

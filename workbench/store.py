@@ -152,7 +152,8 @@ class Store:
     def close(self) -> None:
         """Commit what waits, then close. A SQLite ledger at rest is one plain file."""
         for leave in self.before_close:
-            leave()
+            with suppress(StoreError):
+                leave()
         with self._wake:
             self._closing = True
             self._wake.notify()
