@@ -8,10 +8,11 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from tests.misbehaving import CASES, FAULTS, HARMLESS, Server
+from tests.misbehaving import ANSWERS, CASES, FAULTS, HARMLESS, REFUSALS, Server
 from workbench.confirm import DoubleConfirmation
 from workbench.errors import StoreError
 from workbench.judges.remote import RemoteJudge
@@ -219,3 +220,14 @@ def test_the_command_line_tells_the_reason_on_stderr(tmp_path):
     assert broken.returncode == 1
     assert broken.stderr.startswith("workbench: the ledger")
     assert "Traceback" not in broken.stderr
+
+
+def test_the_document_lists_every_fault_and_its_source():
+    text = (Path(__file__).parents[1] / "docs" / "reliability.md").read_text("utf-8")
+
+    assert [f for f in (*FAULTS, *HARMLESS, *REFUSALS) if f"`{f}`" not in text] == []
+    assert [
+        f
+        for f, (reason, source, *_) in ANSWERS.items()
+        if f"`{f}` | " not in text or source not in text or f"`{reason}`" not in text
+    ] == []
