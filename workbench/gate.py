@@ -75,7 +75,7 @@ def l0(text: str) -> GateDecision:
     found: list[tuple[int, int, str, str]] = []
     for last, (phrase, kind) in machine.iter(folded):
         start, end = last + 1 - len(phrase), last + 1
-        if not (_glued(folded[start - 1 : start], phrase[0]) or _glued(phrase[-1], folded[end : end + 1])):
+        if not (glued(folded[start - 1 : start], phrase[0]) or glued(phrase[-1], folded[end : end + 1])):
             found.append((end, start, phrase, kind))
     excused = [(end, start) for end, start, _, kind in found if kind == "exception"]
     cues: dict[str, str] = {}
@@ -87,7 +87,7 @@ def l0(text: str) -> GateDecision:
     return GateDecision(bool(cues), tuple(cues), "strong" in cues.values())
 
 
-def _glued(left: str, right: str) -> bool:
+def glued(left: str, right: str) -> bool:
     """Latin phrases match at word boundaries only: 'skilled' holds no 'kill'."""
     return left.isascii() and left.isalnum() and right.isascii() and right.isalnum()
 

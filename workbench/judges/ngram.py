@@ -32,13 +32,15 @@ MIN_DOCUMENTS: Final = 2
 RIDGE: Final = 2.0
 TEXT_SHARE: Final = 0.7
 TREND_SHARE: Final = 0.3
-CUT_MEDIUM, CUT_HIGH, CUT_CRITICAL = 0.5, 0.5, 0.3
+CUT_MEDIUM, CUT_HIGH, CUT_HIGH_ALONE, CUT_CRITICAL = 0.5, 0.45, 0.6, 0.3
 EARLIER_TURN_WEIGHT: Final = (
     0.3  # a dialogue's last turn is what a judge is asked about; its earlier turns help, but repeat each other
 )
 _WORD: Final = re.compile(r"[a-z0-9']+|[\u4e00-\u9fff]|[\U0001f300-\U0001faff\u2600-\u27bf]")
 _SENTENCE: Final = re.compile(r"[^.!?;。…~\n]+[.!?;。…~\n]*")
-_PRIMES: Final = np.array([1, 1_000_003, 998_244_353], dtype=np.uint64)
+_PRIME, _SPREAD = np.uint64(1_000_003), np.uint64(0x9E3779B97F4A7C15)
+_TRUE: Final = np.ones(1, dtype=bool)
+_SALTS: Final = tuple(np.uint64(n << 40) for n in (1, 2, 3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +65,16 @@ def normal(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def _grams(text: str) -> tuple[Array, Array]:
-    """Hashed character 1- to 3-grams by position (those that start at each character), and hashed word 1- and 2-grams."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64) + np.uint64(1)
-    rolled = [codes]
-    for n in (1, 2):
-        rolled.append(rolled[-1][:-1] * _PRIMES[1] + codes[n:] if len(codes) > n else codes[:0])
-    chars = np.concatenate([_bucket(r, n) for n, r in enumerate(rolled)])
-    words = [zlib.crc32(w.encode()) for w in _WORD.findall(text)]
-    one = np.array(words, dtype=np.uint64)
-    two = one[:-1] * _PRIMES[1] + one[1:] if len(words) > 1 else one[:0]
-    return chars, np.concatenate([_bucket(one, 3), _bucket(two, 4)])
+    """Buckets of the character 1- to 3-grams (all 1-grams in text order, then all 2-grams, then all 3-grams) and word 1- and 2-grams."""
+    one = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
+    two = one[:-1] * _PRIME + one[1:]
+    three = two[:-1] * _PRIME + one[2:]
+    word = np.array([zlib.crc32(w.encode("utf-8", "surrogatepass")) for w in _WORD.findall(text)], dtype=np.uint64)
+    return _buckets(one, two, three), _buckets(word, word[:-1] * _PRIME + word[1:], word[:0])
 
 
-def _bucket(values: Array, salt: int) -> Array:
-    mixed = (values + np.uint64(salt * 7919)) * np.uint64(0x9E3779B97F4A7C15)
+def _buckets(*parts: Array) -> Array:
+    mixed = np.concatenate([part + salt for part, salt in zip(parts, _SALTS, strict=True)]) * _SPREAD
     return (mixed >> np.uint64(64 - BITS)).astype(np.int32)
 
 
@@ -152,10 +150,14 @@ class _Features:
     def _block(self, buckets: Array, offset: int, share: float) -> tuple[Array, Array]:
         found = self.slots[buckets]
         found = np.sort(found[found >= 0])
-        first = np.flatnonzero(np.diff(found, prepend=-1))
+        if not len(found):
+            return found, found.astype(np.float32)
+        first = np.flatnonzero(np.concatenate([_TRUE, found[1:] != found[:-1]]))
         column = found[first]
-        value = (1 + np.log(np.diff(first, append=len(found)))).astype(np.float32) * self.idf[column]
-        return column + offset, value * np.float32(share / max(float(np.sqrt(value @ value)), 1e-9))
+        count = np.empty(len(first), dtype=np.float32)
+        count[:-1], count[-1] = first[1:] - first[:-1], len(found) - first[-1]
+        value = (1 + np.log(count)) * self.idf[column]
+        return column + offset, value * np.float32(share / np.sqrt(value @ value))
 
 
 @dataclass(frozen=True)
@@ -244,14 +246,14 @@ def _calibrate(scores: Array, y: Array, weight: Array, keep: Array, corpus: Arra
     return np.array(out)
 
 
-def verdict(logits: Array) -> tuple[int, float]:
+def verdict(logits: Array, *, alone: bool) -> tuple[int, float]:
     """(level's rank, confidence) from the logits of >= medium, >= high, critical.
 
-    High when its chance reaches CUT_HIGH; critical when, besides, its own chance reaches CUT_CRITICAL. Confidence is the estimated chance
+    High when its chance reaches CUT_HIGH (CUT_HIGH_ALONE for a text without context, where the words say less); critical when, besides, its own chance reaches CUT_CRITICAL. Confidence is the estimated chance
     that the case is on the side of 'high' that the level says.
     """
     medium, high, critical = (float(c) for c in _sigmoid(logits[:3]))
-    if high >= CUT_HIGH:
+    if high >= (CUT_HIGH_ALONE if alone else CUT_HIGH):
         return (3 if critical >= CUT_CRITICAL else 2), high
     return int(medium >= CUT_MEDIUM), 1 - high
 
@@ -311,7 +313,7 @@ class NgramJudge:
     def respond(self, view: View) -> str:
         """The answer as JSON text, in the contract of every judge."""
         fold, logits = self.scores(view)
-        level, confidence = verdict(logits)
+        level, confidence = verdict(logits, alone=not any(role == "user" for role, _ in view.context))
         answer: dict[str, Any] = {"risk_level": LEVELS[level].value, "confidence": round(confidence, 3), "dimensions": {}}
         answer |= {
             "evidence": self.evidence(view, fold),
