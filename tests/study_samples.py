@@ -58,7 +58,8 @@ def planted(
             l1 = assessment("L1", x1, text=d.text, rng=rng, judge=names[0], kind=kind, malformed=malformed, flag=flag)
             for order, arm in enumerate(rng.permutation(np.array(arms, object))):
                 x2 = theta[i] + u[i, 1] + shift[1] + noise * rng.standard_normal()
-                at = ANCHORS.get(arm.anchor, [-1.0, 0.2, 1.1, 2.0][l1.level.rank] if arm.anchor == "told_l1" and l1.known else None)
+                told = arm.told or (l1.level if arm.anchor == "told_l1" and l1.known else None)
+                at = ANCHORS.get(arm.anchor, None if told is None else [-1.0, 0.2, 1.1, 2.0][told.rank])
                 x2 = x2 if at is None else (1 - w) * x2 + w * at
                 l2 = assessment("L2", x2, text=d.text, rng=rng, judge=names[1], kind=kind, malformed=malformed, flag=flag)
                 outcome = Outcome(dialogue_id=d.id, l1=l1, l2=l2, level=displayed_level(l1, l2), confirmed=combined("and", l1, l2),

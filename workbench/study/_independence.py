@@ -139,7 +139,10 @@ def _fair(pair: pd.DataFrame, seed: int, n_resamples: int) -> Iterator[Number]:
             continue
 
         def at_equal(i: np.ndarray, score: np.ndarray = score) -> float:
-            g, target = critical[i], both[i][critical[i]].mean()
+            g = critical[i]
+            if g.all() or not g.any():
+                return float("nan")
+            target = both[i][g].mean()
             cuts = np.unique(score[i])[::-1]
             tpr, fpr = (np.r_[0, 1 - np.searchsorted(np.sort(score[i][k]), cuts) / k.sum()] for k in (g, ~g))
             first = np.unique(tpr, return_index=True)[1]
