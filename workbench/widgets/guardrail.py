@@ -22,10 +22,9 @@ _BAD: Final = "background:#fbeaec;border-bottom:2px dashed #8f1d2c"
 
 def marked_html(text: str, result: GuardrailResult) -> str:
     """*text* with its mentions and promises marked: a colour, and a label that says the same in words."""
+    mentions = [m for m in result.conflict.mentions if m.where == "text"]
     spans: list[tuple[int, int, str, str]] = [
-        (m.start, m.end, m.status, f"{m.kind.replace('_', ' ')}: {m.status}")
-        for m in result.conflict.mentions
-        if m.where == "text"
+        (m.start, m.end, m.status, f"{m.kind.replace('_', ' ')}: {m.status}") for m in mentions
     ]
     spans += [(h.start, h.end, "promise", "promise") for h in result.promises.hits if h.end <= len(text)]
     out, at = [], 0
@@ -83,16 +82,11 @@ class GuardrailLab(Panel):
 
     def approval_reasons(self) -> list[str]:
         """Why the workflow would ask a person, were this text the model's reason."""
-        body: dict[str, object] = {
-            "reason": self.text.value or "…",
-            "customer_message": "…",
-            "risk_warnings": [],
-            "escalate": False,
-            "confidence": "HIGH",
-        }
+        fixed = {"customer_message": "…", "risk_warnings": [], "escalate": False, "confidence": "HIGH"}
+        body = json.dumps({"reason": self.text.value or "…"} | fixed, ensure_ascii=False)
 
         async def explain(messages: list[dict[str, str]]) -> str:
-            return json.dumps(body, ensure_ascii=False)
+            return body
 
         run = background().start(run_workflow(self.order_id, explain=explain)).result(timeout=10)
         return list(run.output["approval_reasons"])
