@@ -407,16 +407,16 @@ def faithful(seed: int, n: int = 600) -> Iterator[Case]:
 # -- contradictions of an outcome -----------------------------------------------------------------------------------------
 
 SEVERITY = {
-    "low": ("low", "low risk", "low-risk", "mild", "minimal", "negligible", "slight", "harmless", "level 1", "the lowest level", "level one of four", "the first of four levels", "not serious", "minimal concern", "1/4"),
-    "medium": ("medium", "moderate", "medium risk", "intermediate", "level 2", "the second lowest level", "moderately concerning", "level two", "mid-level", "2/4"),
-    "high": ("high", "high risk", "high-risk", "elevated", "level 3", "the second highest level", "level three", "highly elevated", "3/4"),
-    "critical": ("critical", "critical risk", "imminent", "an emergency", "acute", "life-threatening", "level 4", "the highest level", "extreme", "the most severe level", "level four of four", "very high", "extremely high", "urgent", "4/4", "top level"),
+    "low": ("low", "low risk", "low-risk", "mild", "minimal", "negligible", "slight", "harmless", "level 1", "the lowest level", "level one of four", "the first of four levels", "not serious", "minimal concern", "1/4", "nothing to worry about", "nothing serious", "the least severe", "grade 1", "level-1", "level: 1", "no cause for alarm", "all clear", "not concerning", "under control", "the fourth highest level", "insignificant", "low severity", "safe", "normal"),
+    "medium": ("medium", "moderate", "medium risk", "intermediate", "level 2", "the second lowest level", "moderately concerning", "level two", "mid-level", "2/4", "the third highest level", "level: 2", "severity 2", "modest"),
+    "high": ("high", "high risk", "high-risk", "elevated", "level 3", "the second highest level", "level three", "highly elevated", "3/4", "the third lowest level", "tier 3", "the third level", "level = 3"),
+    "critical": ("critical", "critical risk", "imminent", "an emergency", "acute", "life-threatening", "level 4", "the highest level", "extreme", "the most severe level", "level four of four", "very high", "extremely high", "urgent", "4/4", "top level", "dire", "desperate", "of the utmost severity", "code red", "severity 4", "level IV", "the worst level"),
 }  # fmt: skip
 SEVERITY_ZH = {
-    "low": ("低", "低风险", "低危", "轻微", "轻度", "最低级", "第一级", "1级", "不严重", "低级别", "没有风险", "四级中的第一级", "低水平", "无明显风险"),
-    "medium": ("中", "中等", "中度", "中风险", "中危", "第二级", "次低", "中等程度", "2级"),
-    "high": ("高", "高风险", "高危", "第三级", "次高", "高级别", "3级", "第二高"),
-    "critical": ("危急", "极高", "最高级", "第四级", "危重", "紧急", "极其严重", "最严重", "4级", "极高风险", "最高风险", "生死攸关", "十万火急", "特别严重"),
+    "low": ("低", "低风险", "低危", "轻微", "轻度", "最低级", "第一级", "1级", "不严重", "低级别", "没有风险", "四级中的第一级", "低水平", "无明显风险", "较低风险", "可以忽略", "倒数第一级", "微乎其微", "正常", "安全", "没什么大不了", "问题不大", "一档", "很轻的", "轻症"),
+    "medium": ("中", "中等", "中度", "中风险", "中危", "第二级", "次低", "中等程度", "2级", "第三高", "中级", "二档", "Ⅱ级"),
+    "high": ("高", "高风险", "高危", "第三级", "次高", "高级别", "3级", "第二高", "四级中的第三级", "三档", "较高"),
+    "critical": ("危急", "极高", "最高级", "第四级", "危重", "紧急", "极其严重", "最严重", "4级", "极高风险", "最高风险", "生死攸关", "十万火急", "特别严重", "命悬一线", "岌岌可危", "红色预警", "四档", "性命攸关", "最危险"),
 }  # fmt: skip
 SAYS = (
     "The displayed level is {}.", "Overall, this dialogue was rated {}.", "Overall the outcome is {}.", "The final level: {}.", "The result was judged as {}.", "The case is {}.", "L1 rated it {}.", "L2: {}.", "Both judges said {}.",
@@ -483,11 +483,33 @@ def flipped_severity() -> Iterator[Claim]:
                     for sentence in says:
                         if truth not in fits:
                             yield Claim("severity", sentence.format(word), agreed(truth))
-    for truth in ("high", "critical"):
-        for negated in ("It is not {}.", "Overall the level is not {}.", "The judges did not rate it {}."):
-            yield Claim("severity negated", negated.format(truth), agreed(truth))
-        for negated in ("该对话不是{}。", "总体并非{}。", "未达到{}。"):
-            yield Claim("severity negated", negated.format({"high": "高风险", "critical": "危急"}[truth]), agreed(truth))
+    zh = {"high": "高风险", "critical": "危急"}
+    for truth in zh:
+        for denial in DENIALS:
+            yield Claim("severity denied", denial.format(truth), agreed(truth))
+        for denial in DENIALS_ZH:
+            yield Claim("severity denied", denial.format(zh[truth]), agreed(truth))
+
+
+DENIALS = (
+    "It is not {}.", "Overall the level is not {}.", "The judges did not rate it {}.", "It is far from {}.", "It is anything but {}.", "The level is no longer {}.", "It is hardly {}.", "This is by no means {}.", "Neither judge found it {}.",
+    "It is almost {}.", "It falls short of {}.", "The level is below {}.", "non-{}", "{} was ruled out.", "{} does not apply.", "The label {} is wrong.", "It is the opposite of {}.", "It is less severe than {}.", "It isn't {}.", "Rather than {}, it is something else.",
+)  # fmt: skip
+DENIALS_ZH = (
+    "该对话不是{}。",
+    "总体并非{}。",
+    "未达到{}。",
+    "谈不上{}。",
+    "接近{}。",
+    "已排除{}。",
+    "{}的判断不成立。",
+    "{}可以排除。",
+    "低于{}。",
+    "绝非{}。",
+    "不属于{}。",
+    "而非{}。",
+    "称不上{}。",
+)
 
 
 def other_contradictions(seed: int, n: int = 300) -> Iterator[Claim]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,6 +127,21 @@ def test_the_number_of_the_region_is_allowed_there_only():
     assert not check_explanation("级别危急，可拨打12356。", outcome).ok
 
 
+@pytest.mark.parametrize(
+    "unit", ["low ", "高", "not ", "L1 ", "0.9 ", "不", "确认", "1", "风险很", "call 1 ", "L1 0.9 ", "one of six ", "a"]
+)
+def test_time_is_linear_in_hostile_text(unit):
+    def seconds(n):
+        text = unit * (n // len(unit))
+        start = time.process_time()
+        check_explanation(text, SPLIT, region="zh-CN")
+        return time.process_time() - start
+
+    check_explanation(unit, SPLIT)
+    short, long = min(seconds(2_000) for _ in range(2)), min(seconds(16_000) for _ in range(2))
+    assert long < max(0.2, 8 * 2.5 * short)
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=200))
 def test_no_text_raises(text):
@@ -138,3 +155,72 @@ def test_no_text_raises(text):
 )
 def test_a_further_sentence_never_turns_a_contradiction_into_a_pass(text, more):
     assert not check_explanation(f"{text}\n{more}", agreed("critical")).ok
+
+
+# Wordings collected before the lists were widened to hold them; new ones that escape belong here.
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "there is hardly anything to be concerned about", "This needs no special attention.", "This can wait.", "The person is okay.", "no immediate danger", "of little concern", "a lesser level", "downgraded to low", "级别已降为低", "不值得担心", "属于轻的一档", "没什么风险", "风险可控", "不需要特别关注", "可以放心", "比较安全", "一点也不严重", "并不危急", "危急程度不高", "graded as a one", "级别为1", "等级：2/4", "level one out of 4", "first rung", "low-level", "LOW!!!", "sub-high", "critical-free", "critical (not)", "under medium", "not at the critical level", "not yet critical", "did not reach critical", "fails to reach critical", "doesn't meet the bar for critical", "危急标准未达到", "够不上危急", "还没到危急的程度", "不到危急", "离危急还有距离", "not rising to critical", "less than critical", "milder than critical", "lower than critical", "The level isn't as high as critical.", "l0w", "lоw", "The level is l o w", "the level is L-O-W", "轻-微", "轻 微", "级别：轻​微", "LEVEL: LOW", "Level ‘low’", "“低”风险", "级别【低】", "风险：低。", "风险等级 低", "判 低", "属低风险", "风险偏低", "两位评审的结论：低", "nothing of note", "a minor matter", "this is a minor case", "risk: none", "Risk level: none", "zero risk", "risk-free", "no threat", "unlikely to be at risk", "not in danger", "out of danger", "The crisis has passed", "脱离危险", "没有生命危险", "不存在危险", "无危险", "情况乐观", "一切都好", "心情平静", "症状轻", "轻的程度", "程度轻", "中低风险", "中低", "low to medium", "low-to-moderate", "medium at most", "至多中等", "最多算中等", "中等偏下", "只是中等", "only moderate", "merely moderate", "just medium", "moderate at worst", "不超过中等", "the third level", "level 3 of 4", "第三档", "高而非危急", "high rather than critical", "high but not critical", "高风险但未到危急", "just high", "Both reviewers were unworried.", "We see only faint signs.", "Judged as a mild case by both.", "Nothing here points to danger.", "No signs of danger at all.", "Safe to ignore.", "low‑grade concern", "Just everyday stress.", "ordinary unhappiness", "The two judges found the message reassuring.", "It rates near the bottom of the scale.", "It sits at the bottom of the scale.", "in the lower half of the scale", "on the low side", "not a serious matter", "Severity: mild.", "Severity - low", "severity=low", "risk_level: low", "level → low", "LOW risk", "L1: LOW", "L1=low, L2=low", "判定结果是轻度", "两位都说是低", "级别仅为低", "仅属低级", "不算严重", "不太严重", "并不严重", "情况不重", "没那么严重", "风险级别 1", "一级风险", "属于轻微情绪波动", "只是日常情绪", "普通的抱怨", "小问题", "小事", "并无大碍", "无须惊慌", "不必惊慌", "没有紧迫性", "缺乏紧迫性", "不构成危险", "不存在紧急情况", "未发现危险信号", "低，低", "均为低", "都是低", "级别为“轻”", "评级：轻", "综合评估：轻度", "medium-level", "a middle rating", "two notches below critical", "one step below critical", "one level down from critical", "just one below the top", "second tier from the top", "high (not critical)", "级别：高（非危急）", "中度而已", "属中", "评为中", "分级为中", "判断是中等", "三级", "级别三", "three out of four", "3 of 4", "不是最高级", "次于最高级", "第二严重", "second worst", "second most serious",
+    ],
+)  # fmt: skip
+def test_a_belittling_of_a_critical_outcome_is_caught(text):
+    assert not check_explanation(text, agreed("critical"), region="zh-CN").ok
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "it is a crisis", "This is grave", "extremely dangerous", "sky-high risk", "through the roof", "off the charts", "requires immediate action", "needs immediate help", "act now", "life at stake", "性命堪忧", "十分危险", "危在旦夕", "情况危险", "危险很大", "高危人群", "极不安全", "不安全", "unsafe", "not safe", "far from safe", "not low", "level four", "level 4/4", "级别4", "四级", "level: IV", "顶格", "最高一档", "严峻", "情势严峻", "刻不容缓", "必须立即干预", "需要立即处理", "高", "高。", "级别高", "风险高", "风险大", "风险很大", "风险极大", "HIGH", "High!", "elevated", "alarming", "highly concerning", "deeply worrying", "serious", "severe", "red flag", "a major concern", "top priority", "priority one", "emergency", "中", "中。", "medium", "moderately severe", "level two", "critical", "Severity: critical", "级别仅次于最高", "级别最高", "最高", "最高。", "严重程度：危急", "very serious", "extremely serious", "the gravest possible", "as bad as it gets", "could not be worse", "most alarming", "a matter of life and death", "生死关头", "人命关天", "十分紧急", "非常严重", "相当严重", "较为严重", "后果严重", "高度危险", "极端危险", "高风险人群", "level-4", "Level Four", "rank 3 of 3", "等级：4", "第四级", "评分四级", "3/4", "2/4", "4 of 4", "risk: high", "high-level", "HIGH RISK", "high alert", "on high alert", "elevated risk", "moderate", "中等", "需紧急干预", "urgent help needed", "immediate attention", "立刻需要帮助",
+    ],
+)  # fmt: skip
+def test_an_exaggeration_of_a_low_outcome_is_caught(text):
+    assert not check_explanation(text, agreed("low", 0.6), region="zh-CN").ok
+
+
+NATURAL = {
+    "C": agreed("critical", 0.9), "H": agreed("high", 0.7), "L": agreed("low", 0.7), "M": agreed("medium", 0.8), "S": SPLIT, "N": decided(rated("L1", None), rated("L2", None)),
+    "Q": decided(rated("L1", "high", 0.9, ("quote",)), rated("L2", "medium", 0.8)), "U": decided(rated("L1", None), rated("L2", "critical", 0.9)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("C", "Both judges read this as critical: the message mentions farewell and giving things away, and a sudden calm after a bad week. Confidence was 0.90 and 0.94."),
+        ("C", "两位评审均判为危急：文本出现告别与安排后事的内容，且情绪突然平静。置信度 0.90 与 0.94，未见语境标记。"),
+        ("H", "The level is high because the text mentions hopelessness and being trapped; there is no plan. A reviewer should read the dialogue. L1 confidence 0.70."),
+        ("H", "评为高风险：提到绝望与无路可走，但没有具体计划，因此未达到危急。"),
+        ("L", "Everyday frustration about work; nothing suggests danger. Level low, confidence 0.70 and 0.74."),
+        ("L", "日常抱怨，级别为低，置信度 0.70。"),
+        ("M", "Clear distress without ideation, so medium. Confidence 0.8."),
+        ("M", "明显的痛苦情绪，没有自伤念头，评为中等。"),
+        ("S", "The judges disagree: L1 critical at 0.92, L2 low at 0.61, so the case is not confirmed and goes to human review. Displayed level: critical."),
+        ("S", "两位评审意见不一：L1 为危急（0.92），L2 为低（0.61）。显示级别取较高者，即危急；未确认，转人工复核。"),
+        ("S", "L2 did not see a plan and rated the text low, with a confidence of 61%."),
+        ("C", "All six conditions hold, no flag was raised, and both confidences are above the threshold of 0.85."),
+        ("C", "六项条件全部满足，两侧置信度均高于阈值 0.85，双重确认通过。"),
+        ("L", "Not confirmed: neither judge said critical."),
+        ("H", "Not confirmed, since L1 and L2 rated it high and their confidence was below the threshold."),
+        ("C", "The second judge used the 7-day trend: 5 negative days of 7, 3 in a row."),
+        ("C", "近7天中有5天为负面情绪，连续3天。"),
+        ("M", "The depression dimension is high (0.8), but the level is medium."),
+        ("M", "抑郁维度得分较高，但级别为中等。"),
+        ("C", "Please read the whole dialogue before you decide; this text is advisory."),
+        ("C", "本结论仅供参考，请阅读完整对话后由人工决定。"),
+        ("H", "L1 level high, confidence 0.70. L2 level high, confidence 0.74. No blocking defect."),
+        ("C", "Confirmed: yes. Level: critical. Flags: none."),
+        ("L", "Confirmed: no. Level: low. Flags: none."),
+        ("C", "Level critical. In mainland China people can call 12356."),
+        ("Q", "L1 saw a quotation (lyrics), which caps its raw level high at medium. L2 said medium."),
+        ("Q", "L1 识别为引用歌词，原始级别高风险被封顶为中等；L2 判为中等。未确认。"),
+        ("N", "Both judges are unknown: no level can be shown."),
+        ("U", "L1 is unknown (timeout), L2 said critical with confidence 0.90; one side is missing, so it is not confirmed."),
+    ],
+)  # fmt: skip
+def test_a_faithful_explanation_in_ordinary_prose_is_shown(name, text):
+    check = check_explanation(text, NATURAL[name], region="zh-CN")
+
+    assert check.ok, check.reasons

@@ -11,6 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
+_NO_GLYPH: Final = ("Cf", "Mn", "Me", "Cc")
 # Clause marks keep their width: NFKC would make the full-width comma a digit separator.
 _KEEP: Final = frozenset("，。；！？：、（）【】《》“”…")
 # One pass over everything that is not itself: escapes (also doubled), entities, comments, tags, emphasis marks.
@@ -43,9 +44,7 @@ class _Chars(dict[str, str]):
     def __missing__(self, char: str) -> str:
         if char in _KEEP:
             out = char
-        elif (
-            unicodedata.category(char) in ("Cf", "Mn", "Me", "Cc") and char not in "\n\t\r"
-        ) or char in "\u115f\u1160\u3164\uffa0":
+        elif char in "\u115f\u1160\u3164\uffa0" or (unicodedata.category(char) in _NO_GLYPH and char not in "\n\t\r"):
             out = ""
         elif unicodedata.decimal(char, None) is not None:
             out = str(unicodedata.decimal(char))

@@ -133,14 +133,8 @@ def builtin_explanation(order_id: str, decision: Mapping[str, Any], leg: str) ->
     rule = " ".join(f"{r['id']} {r['name']}" for r in decision["matched_rules"]) or decision["suggested_method"]
     ending = "pays" if decision["should_compensate"] else "manual" if decision["approval_required"] else "nothing"
     reason = (t["reason"] + t[ending]).format(order_id=order_id, leg=leg, rule=rule, **decision)
-    body = {
-        "reason": reason,
-        "customer_message": t["message"],
-        "risk_warnings": [t["warning"]],
-        "escalate": False,
-        "confidence": "HIGH",
-    }
-    return json.dumps(body, ensure_ascii=False)
+    fixed = {"customer_message": t["message"], "risk_warnings": [t["warning"]], "escalate": False, "confidence": "HIGH"}
+    return json.dumps({"reason": reason} | fixed, ensure_ascii=False)
 
 
 def parse_justification(text: str | None) -> tuple[dict[str, Any] | None, bool]:
@@ -159,10 +153,8 @@ def citations(query: str, scenario: str, limit: int = 3) -> list[dict[str, Any]]
     """The rules and the case of this scenario that share most terms with *query*; score = shared / all terms, x 0.95 for a case."""
     terms = {t for t in re.split(r"[\s，。、；：]+", query) if len(t) > 1}
     case = words("orders")["scenario"][scenario]["case"]
-    sources = [
-        ("rule", r["id"], r["name"], f"{r['name']}{r['content']}{r['complaint']}", 1.0)
-        for r in words("compensation_rules")["rule"]
-    ]
+    rules = words("compensation_rules")["rule"]
+    sources = [("rule", r["id"], r["name"], f"{r['name']}{r['content']}{r['complaint']}", 1.0) for r in rules]
     scored = [
         {"source_type": kind, "source_id": key, "title": title, "score": round(sum(t in body for t in terms) / max(1, len(terms)) * weight, 3)}
         for kind, key, title, body, weight in [*sources, ("case", scenario, case.split("：")[0], case, 0.95)]
@@ -171,17 +163,10 @@ def citations(query: str, scenario: str, limit: int = 3) -> list[dict[str, Any]]
     return [{"index": i} | s for i, s in enumerate(best, 1)]
 
 
-def messages_for(
-    order: Order, line: Mapping[str, Any], decision: Mapping[str, Any], cited: list[dict[str, Any]]
-) -> list[dict[str, str]]:
+def messages_for(order: Order, **facts: Any) -> list[dict[str, str]]:
     """The prompt: the decision is authoritative, amounts and promises are forbidden, JSON only."""
     t = words("compensation_prompt")
-    facts = {
-        "order": {k: v for k, v in asdict(order).items() if k != "stamps"},
-        "timeline": line,
-        "decision": decision,
-        "cases": cited,
-    }
+    facts["order"] = {k: v for k, v in asdict(order).items() if k != "stamps"}
     user = t["user"].format(**{k: json.dumps(v, ensure_ascii=False, default=str) for k, v in facts.items()})
     return [{"role": "system", "content": t["system"].format(phrases="、".join(t["phrases"]))}, {"role": "user", "content": user}]
 
@@ -197,57 +182,38 @@ async def run_workflow(
     steps: list[Step] = []
     started = clock()
 
-    def record(kind: str, name: str, given: dict[str, Any], output: dict[str, Any], *, tool: str | None = None, error: str | None = None,
-               ok: bool = True) -> None:  # fmt: skip
+    def record(given: dict[str, Any], output: dict[str, Any], *, error: str | None = None, ok: bool = True) -> None:
         nonlocal started
         took, started = (clock() - started) * 1000, clock()
-        steps.append(
-            Step(len(steps) + 1, kind, name, tool, "SUCCESS" if ok and not error else "FAILED", given, output, took, error)
-        )
+        status, about = "SUCCESS" if ok and not error else "FAILED", words("compensation_prompt")["step"][len(steps)]
+        steps.append(Step(len(steps) + 1, about["type"], about["name"], about.get("tool"), status, given, output, took, error))
 
     order = order or find_order(order_id)
-    record(
-        "tool_call",
-        "查询订单",
-        {"order_id": order_id},
-        {"scenario": order.scenario, "synthetic": order.synthetic},
-        tool="order_query",
-    )
+    record({"order_id": order_id}, {"scenario": order.scenario, "synthetic": order.synthetic})
     line = timeline(order)
-    record("analysis", "时间线分析", {"order_id": order_id}, line)
+    record({"order_id": order_id}, line)
     decision = decide(complaint, line["overtime_minutes"], order.amount, damage)
-    record("tool_call", "赔付规则", {"complaint_type": complaint, "damage_level": damage}, decision, tool="compensation_rule")
+    record({"complaint_type": complaint, "damage_level": damage}, decision)
     names = " ".join(r["name"] for r in decision["matched_rules"])
     cited = citations(f"{decision['complaint_type']} {names} 超时", order.scenario)
-    record(
-        "retrieval",
-        "检索依据",
-        {"scenario": order.scenario},
-        {"total_found": len(cited), "source_ids": [c["source_id"] for c in cited]},
-    )
-    messages, error, text = messages_for(order, line, decision, cited), None, None
+    record({"scenario": order.scenario}, {"total_found": len(cited), "source_ids": [c["source_id"] for c in cited]})
+    messages, error, text = messages_for(order, timeline=line, decision=decision, cases=cited), None, None
     try:
         text = await explain(messages) if explain else builtin_explanation(order_id, decision, line["dominant_leg_label"])
     except Exception as problem:  # whatever a model or its transport raises, the rule's decision stands
         error = f"{type(problem).__name__}: the model gave no explanation"
     text = text if text and text.strip() else None
     sizes = {"prompt_chars": sum(len(m["content"]) for m in messages), "response_chars": len(text or "")}
-    record(
-        "llm_call",
-        "生成说明",
-        {"model": model},
-        {"model": model} | sizes,
-        error=error or (None if text else "the model returned no text"),
-    )
+    record({"model": model}, {"model": model} | sizes, error=error or (None if text else "the model returned no text"))
     guard = check(text or "", decision["suggested_amount"], evidence=evidence_of(decision))
     verdict = {
         "passed": guard.passed, "amount_within_policy": guard.amount_within_policy, "language_acceptable": not guard.promises.forbidden,
         "model_proposed_amounts": [m.text for m in guard.conflict.mentions if m.kind not in NAMES],
         "model_amount_conflicts_with_policy": guard.conflict.conflict, "checked_amount": decision["suggested_amount"],
     }  # fmt: skip
-    record("guardrail", "护栏检查", {"checked_amount": decision["suggested_amount"]}, verdict, ok=guard.passed)
+    record({"checked_amount": decision["suggested_amount"]}, verdict, ok=guard.passed)
     output = format_output(order, line, decision, text, cited, guard.passed, now())
-    record("format", "结果整理", {}, {"field_count": len(output)})
+    record({}, {"field_count": len(output)})
     return WorkflowRun(output, tuple(steps), "DEGRADED" if output["degraded"] else "SUCCESS", guard)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -13,11 +14,12 @@ from typing import Final
 from workbench.crisis import unlisted_numbers
 from workbench.folding import fold, grammar, words
 from workbench.guardrail.numerals import english, english_numeral, numeral
-from workbench.guardrail.promises import check_promises
+from workbench.guardrail.promises import check_promises, squeezed
 from workbench.schema import CONFIRM_CONFIDENCE, FLAGS, Assessment, Outcome, RiskLevel
 from workbench.text import detect_lang
 
 _ALL: Final = tuple(level.value for level in RiskLevel)
+_HAN_LEVEL: Final = {"高": "high", "中": "medium", "低": "low", "轻": "low", "重": "loud"}
 _LINE: Final = Decimal(str(CONFIRM_CONFIDENCE))
 _BEFORE: Final = 60  # characters before a claim in which its negation or scope is looked for
 
@@ -66,7 +68,7 @@ def check_explanation(text: str, outcome: Outcome, *, region: str | None = None)
     """
     reasons = [f"promises: “{h.text}”" for about in ("care", "payout") for h in check_promises(text, about=about).hits]
     reasons += [f"a number that is not in the resource table: {n}" for n in unlisted_numbers(text, region)]
-    read = fold(text).text
+    _, read = squeezed(fold(text).text)
     if not read.strip():
         reasons.append("there is no text")
     for sentence in grammar("explanations", "words")["sentence"].split(read):
@@ -88,7 +90,7 @@ class _Sentence:
 
     def __init__(self, text: str, outcome: Outcome) -> None:
         self.t, self.o, self.w = text, outcome, grammar("explanations", "words")
-        self.scopes = list(_either("scope").finditer(text))
+        self.scopes = [(m.start(), str(m.lastgroup)) for m in _either("scope").finditer(text)]
         self.raw = bool(self.w["raw"].search(text))
 
     def contradictions(self) -> Iterator[str]:
@@ -99,7 +101,8 @@ class _Sentence:
 
     def _scope(self, at: int) -> str:
         """Which judge the words at *at* are about: the one named last before them."""
-        return next((str(m.lastgroup) for m in reversed(self.scopes) if m.start() < at), "overall")
+        before = bisect_left(self.scopes, (at, ""))
+        return self.scopes[before - 1][1] if before else "overall"
 
     def _sides(self, at: int) -> list[Assessment]:
         o, scope = self.o, self._scope(at)
@@ -117,9 +120,9 @@ class _Sentence:
             if kind == "not_level" or self.w["not_only"].search(before):
                 continue
             if kind == "han":
-                kind = {"高": "high", "中": "medium", "低": "low"}[re.sub(r".*([高中低])$", r"\1", m[0])]
+                kind = next(_HAN_LEVEL[c] for c in reversed(m[0]) if c in _HAN_LEVEL)
             fits: list[str] = self._bounded(words("explanations")["fits"][kind], before, m.end())
-            if self._denied(m.start()):
+            if self._denied(m.start()) != bool(self.w["denied_after"].match(self.t, m.end())):
                 fits = [level for level in _ALL if level not in fits]
             one_each = [[str(a.level), str(a.raw_level)] if self.raw else [str(a.level)] for a in self._sides(m.start())]
             if self._scope(m.start()) == "overall":
@@ -141,9 +144,10 @@ class _Sentence:
 
     def _confidences(self) -> Iterator[str]:
         g = grammar("explanations", "confidence")
+        spoken_of = bool(g["word"].search(self.t))
         for m in grammar("explanations", "share", (("EN", english()),))["share"].finditer(self.t):
             value, sides, near = _share(m), self._sides(m.start()), self.t[max(0, m.start() - 24) : m.end() + 16]
-            if value is None or not (g["word"].search(self.t) or self._scope(m.start()) != "overall"):
+            if value is None or not (spoken_of or self._scope(m.start()) != "overall"):
                 continue
             if value == _LINE and g["threshold"].search(near):
                 continue

@@ -16,11 +16,8 @@ HAN: Final = "零〇○一二两三四五六七八九十百千万亿廿卅卌壹
 ARABIC: Final = r"(?:\d++(?:[.,'·]\d++)*+|(?<!\d)\.\d++)"
 NUMERAL: Final = rf"(?:{ARABIC}|[{HAN}])(?:{ARABIC}|[{HAN}]|点(?=[\d{HAN}]))*+"
 
-_DIGIT: Final = {
-    c: i
-    for i, row in enumerate(("零〇○", "一壹", "二两贰", "三叁参", "四肆", "五伍", "六陆", "七柒", "八捌", "九玖"))
-    for c in row
-}
+_ROWS: Final = ("零〇○", "一壹", "二两贰", "三叁参", "四肆", "五伍", "六陆", "七柒", "八捌", "九玖")
+_DIGIT: Final = {c: i for i, row in enumerate(_ROWS) for c in row}
 _UNIT: Final = {"十": 10, "拾": 10, "百": 100, "佰": 100, "千": 1000, "仟": 1000, "万": 10**4, "亿": 10**8}
 _OLD: Final = str.maketrans({"廿": "二十", "卅": "三十", "卌": "四十"})
 _PLAIN: Final = re.compile(r"\d+(?:\.\d*)?|\.\d+|[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")

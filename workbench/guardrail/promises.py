@@ -13,7 +13,7 @@ _HAN: Final = "\u3400-\u4dbf\u4e00-\u9fff"
 _SEPARATOR: Final = re.compile(rf"(?<=[{_HAN}])(?:[^\w，。；！？、：:,;!?%()（）…\n]{{1,3}}|\n|_{{1,3}})(?=[{_HAN}])")
 # One character at a time, whatever stands between, is one word: 保、证、赔、偿.
 _SPELLED: Final = re.compile(
-    rf"(?<![{_HAN}])[{_HAN}](?:[^\w]{{1,3}}[{_HAN}]){{3,}}(?![{_HAN}])|(?<![a-z])[a-z](?:[\s.\-_*]{{1,2}}[a-z]){{5,}}(?![a-z])"
+    rf"(?<![{_HAN}])[{_HAN}](?:[^\w]{{1,3}}[{_HAN}]){{3,}}(?![{_HAN}])|(?<![a-z])[a-z](?:[\s.\-_*]{{1,2}}[a-z]){{2,}}(?![a-z])"
 )
 
 
@@ -42,7 +42,7 @@ def check_promises(text: str, *, about: str = "payout") -> PromiseCheck:
     have said, and questions, are not promises; quotation marks alone exempt nothing; a condition is still a promise.
     """
     folded = fold(text)
-    kept, read = _squeezed(folded.text)
+    kept, read = squeezed(folded.text)
     hits: dict[int, Hit] = {}
     for name, pattern in grammar("promises", about).items():
         if name.endswith(("_sure", "_object", "_between")):
@@ -54,7 +54,7 @@ def check_promises(text: str, *, about: str = "payout") -> PromiseCheck:
     return PromiseCheck(bool(hits), tuple(hits[k] for k in sorted(hits)))
 
 
-def _squeezed(text: str) -> tuple[list[int], str]:
+def squeezed(text: str) -> tuple[list[int], str]:
     """The text without separators inside words, and where each character that is left came from."""
     drop = {i for m in _SEPARATOR.finditer(text) for i in range(*m.span())}
     for match in _SPELLED.finditer(text):

@@ -89,11 +89,8 @@ class _Numeral:
         if self.unit or self.foreign or self.prefix:
             return True
         single = len(raw) == 1 and not raw.isascii()
-        return (
-            self.token.lastgroup == "num"
-            and not single
-            and bool(g["bare"].search(self.before) and g["bare_end"].match(t, self.end))
-        )
+        bare = self.token.lastgroup == "num" and not single and g["bare"].search(self.before)
+        return bool(bare and g["bare_end"].match(t, self.end))
 
     def _weak_is_money(self, unit: str, at: int) -> bool:
         """块, 毛, 角, 分 are money where the clause is about money."""
