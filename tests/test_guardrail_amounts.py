@@ -148,6 +148,29 @@ def test_other_wordings_of_another_amount_conflict(text):
     assert check_amounts(text, "20.00", evidence=NAMED).conflict
 
 
+# Wordings collected before the patterns were widened to hold them; new ones that escape belong here.
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "赔您20元整", "这单给您补20块", "共赔偿人民币贰拾元整", "补偿金额: ¥ 20.00元", "20元（大写：贰拾元整）", "本次仅20元", "按规则应赔20元", "赔付：20元；时效：3天", "【赔付金额】20元", "赔付金额 = 20", "一共二十块钱", "您会收到一张面值20元的券", "We'll give you 20 yuan", "Your compensation amount is RMB 20.00", "¥20.00 will be refunded", "refund amount: CNY 20", "total compensation of twenty RMB", "we propose 20 (twenty) yuan", "将20元退至原账户", "20元退款已受理", "退款金额为20.00元，预计1-3个工作日到账", "补偿20元，2选1", "20元现金券", "赔付20 元/订单", "因超时35分钟赔付20元", "2026年11月30日赔付20元", "11月30日前到账20元", "订单DEMO-002：赔付20元", "第2单赔付20元", "第3条规定赔付20元", "COMP-001规定赔付20元", "赔付20元!", "赔付20元~", "赔付20元～", "赔付20元。。。", "赔付20元…", "“20元”", "赔付20元(税后)", "赔付20元（不含运费）", "赔付20元 (≈20 RMB)", "赔付约20元", "赔付大约二十元", "最多赔付20元", "赔付最高20元", "20元以内赔付", "赔付额度20元", "赔付额20元", "20元的优惠券", "20元的赔付", "这20元", "上述20元", "该20元将于3日内到账", "其余不变，赔付20元", "0.5小时内到账20元", "半小时内到账20元", "先核实再赔付20元", "不含5%手续费，赔付20元", "达到20元", "等额20元", "每笔20元", "单笔20元", "满意度90分，赔付20元", "距离3公里，赔付20元",
+    ],
+)  # fmt: skip
+def test_more_faithful_wordings_pass(text):
+    assert not check_amounts(text, "20.00", evidence=NAMED).conflict
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "赔您25元整", "这单给您补二十五块", "共赔偿人民币贰拾伍元整", "补偿金额: ¥ 200元", "20元（大写：贰佰元整）", "赔付金额 = 50", "面值50元的券", "We'll give you 25 yuan", "RMB 200.00", "¥2.00 will be refunded", "refund amount: CNY 50", "total compensation of thirty RMB", "we propose 20 (thirty) yuan", "赔付20元+5元", "赔付20元、5元", "赔付20元和5元券", "20元，再减3块", "赔付二十元八角", "赔付20块零5毛", "赔付20元6", "二十六块六", "20.5元", "赔付20元半", "二十块半", "赔付两个十块", "赔付十九块九", "赔付19.99元", "赔付020.01元", "赔付2００元", "赔付20百元", "赔付20十元", "赔付二百元", "赔付20佰元", "赔付20K", "赔付¥20 thousand", "赔付¥0.2k", "赔付20毛", "赔付20分钱", "20 jiao", "20 fen", "20 cents", "20 baht", "20 THB", "20 MYR", "20令吉", "20林吉特", "20韩币", "20欧", "20美刀", "A$20", "20 Swiss francs", "CHF 20", "20 bitcoins", "赔付20元等值港币", "ten to twenty yuan", "from ten yuan to twenty yuan", "between ¥10 and ¥20", "10元~20元", "10元起最高20元", "不少于20元", "不得少于20元", "不得低于20元", "最低20元", "no lower than 20 yuan", "a minimum of 20 yuan", "20 yuan or more", "20 yuan minimum", "20元往上", "20元朝上", "20元不封顶", "20元为下限", "下限20元", "20元保底", "高于20元", "大于20元", "多于20元", "大于等于20元", "将超过20元", "会超过20元", "可能超过20元", "近20元", "快20元", "差不多几十元", "数百元", "成百上千元", "小几百块", "大几十块", "三四十块", "五六元", "十几二十块", "一二十元", "a dozen yuan", "a couple of yuan", "tens of yuan", "some 20-odd yuan", "不到二十元", "未满20元", "不足额20元", "不予赔付20元", "不支持20元赔付", "20元已撤回", "20元作废", "没有20元", "不给20元", "不退20元", "拒赔20元", "we refuse to pay 20 yuan", "we do not owe you 20 yuan", "you will not receive ¥20", "never 20 yuan", "¥20 is not payable", "赔付(空)元", "赔付[金额]元", "赔付<金额>元", "赔付{{x}}元", "赔付N/A元", "赔付TBD元", "赔付?元", "赔付…元", "¥???", "¥TBD", "¥--", "赔付0.20元", "赔付(-20)元", "赔付负20元", "倒扣20元", "扣您20元", "20元（共2笔）",
+    ],
+)  # fmt: skip
+def test_more_wordings_of_another_amount_conflict(text):
+    assert check_amounts(text, "20.00", evidence=NAMED).conflict
+
+
 # The intents of the source's guardrail tests.
 
 
