@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,10 +20,6 @@ from workbench.stats.estimate import Estimate, SignificanceTest, number, to_fram
 from workbench.stats.proportions import proportion
 from workbench.stats.resample import mean
 from workbench.text import inert_cell, inert_html
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 LEVELS = ("low", "medium", "high", "critical")
 EXPOSURES = ("in_sample", "development", "held_out", "out_of_fold", "unseen", "people")  # the weakest claim first
@@ -113,17 +109,17 @@ class Result:
         """All estimates and tests, one row each."""
         return to_frame(self.estimates).assign(simulated=self.simulated)
 
-    def plot(self, which: str | None = None, *, ax: Axes | None = None, lang: str = "en") -> Axes:
+    def plot(self, which: str | None = None, *, ax: Any = None, lang: str = "en") -> Any:
         """Draw one figure (the first if not named) and return its axes (the first, if it has several)."""
         name = which or next(iter(self.drawings), "")
         if name not in self.drawings:
             raise SetupError(f"study '{self.name}' has no figure '{name}': it has {', '.join(self.drawings) or 'none'}")
-        axes: Any = self.drawings[name](ax=ax, lang=lang)
-        return axes if hasattr(axes, "figure") else axes[0]  # type: ignore[no-any-return]
+        axes = self.drawings[name](ax=ax, lang=lang)
+        return axes if hasattr(axes, "figure") else axes[0]
 
-    def figures(self, lang: str = "en") -> dict[str, Figure]:
+    def figures(self, lang: str = "en") -> dict[str, Any]:
         """Every figure, newly drawn; each shows itself as PNG in a notebook."""
-        return {name: self.plot(name, lang=lang).figure for name in self.drawings}  # type: ignore[misc]
+        return {name: self.plot(name, lang=lang).figure for name in self.drawings}
 
     def summary(self, lang: str = "en") -> list[str]:
         """Plain sentences; every number in them is a value of ``estimates`` (each is a ``Sentence``)."""
