@@ -29,7 +29,28 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 N, LATENCY_S, IN_FLIGHT = 1000, 0.05, 64
 FLOOR_S = math.ceil(N / IN_FLIGHT) * 2 * LATENCY_S
-WORDS = ["today", "the", "shift", "ran", "long", "and", "nobody", "answered", "so", "I", "walked", "home", "in", "the", "rain", "and", "thought", "about", "the", "week"]
+WORDS = [
+    "today",
+    "the",
+    "shift",
+    "ran",
+    "long",
+    "and",
+    "nobody",
+    "answered",
+    "so",
+    "I",
+    "walked",
+    "home",
+    "in",
+    "the",
+    "rain",
+    "and",
+    "thought",
+    "about",
+    "the",
+    "week",
+]
 
 
 def dialogues(n: int) -> list[Any]:
@@ -103,9 +124,10 @@ def rendered(n: int) -> list[Any]:
 def ours(url: str, n: int, timeout_s: float = 30.0) -> dict[str, Any]:
     """The whole path of `workbench run`."""
     import openai  # noqa: F401  so that no import is timed
-    import uvloop
+    import uvloop  # noqa: F401
 
     from workbench.budget import Budget, Price
+    from workbench.cli import _loop
     from workbench.confirm import DoubleConfirmation
     from workbench.judges.remote import RemoteJudge
     from workbench.runner import run
@@ -116,7 +138,7 @@ def ours(url: str, n: int, timeout_s: float = 30.0) -> dict[str, Any]:
         work = run(
             DoubleConfirmation(*pair), corpus, out=Path(out) / "r", concurrency=IN_FLIGHT, budget=Budget(usd=1e6, tokens=10**12)
         )
-        result = timed(lambda: uvloop.run(work))
+        result = timed(lambda: _loop(work))
         return result | accounts(corpus, result.pop("value"))
 
 
@@ -157,8 +179,9 @@ def accounts(corpus: list[Any], done: Any) -> dict[str, Any]:
 
 def offline(n: int) -> dict[str, Any]:
     """n dialogues x two simulated stages through the whole path."""
-    import uvloop
+    import uvloop  # noqa: F401
 
+    from workbench.cli import _loop
     from workbench.confirm import DoubleConfirmation
     from workbench.judges.simulated import SimulatedJudge
     from workbench.runner import run
@@ -166,7 +189,7 @@ def offline(n: int) -> dict[str, Any]:
     corpus, judges = dialogues(n), [SimulatedJudge(name=name, seed=seed) for seed, name in enumerate(("one", "two"))]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     with tempfile.TemporaryDirectory() as out:
-        result = timed(lambda: uvloop.run(run(DoubleConfirmation(*judges), corpus, out=Path(out) / "r", concurrency=IN_FLIGHT)))
+        result = timed(lambda: _loop(run(DoubleConfirmation(*judges), corpus, out=Path(out) / "r", concurrency=IN_FLIGHT)))
         return result | {"value": result["value"].manifest["done"], "rss_corpus_mib": before}
 
 
