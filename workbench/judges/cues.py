@@ -134,7 +134,7 @@ class Lexicon:
             best, *more = _required(_sre_parser.parse(source))
             for literal in best:
                 owners.setdefault(literal, []).append(len(self.patterns))
-            also = tuple(group for group in more if _strength(group) >= 2)[:3]
+            also = tuple(group for group in more if _strength(group) >= 1.5)[:4]
             for literal in frozenset().union(*also):
                 owners.setdefault(literal, [])
             wide = "[^!?" in raw or category == "injection"
@@ -142,27 +142,34 @@ class Lexicon:
 
     def find(self, folded: str, starts: list[int]) -> Iterator[Hit]:
         """Every cue in the folded text, sentence by sentence; a Latin match must begin at a word boundary."""
-        seen: dict[int, set[str]] = {-1: set()}
+        bounds = [*starts, len(folded)]
+        seen: dict[int, set[str]] = {}
+        sentence = 0
         for last, literal in self._filter.iter(folded):
-            sentence = bisect_right(starts, last) - 1
-            seen[-1].add(literal)
-            seen.setdefault(sentence, set()).add(literal)
+            while last >= bounds[sentence + 1]:
+                sentence += 1
+            if sentence in seen:
+                seen[sentence].add(literal)
+            else:
+                seen[sentence] = {literal}
             if literal in self._words and _whole(folded, last + 1 - len(literal), last + 1):
                 yield Hit(self._words[literal], last + 1 - len(literal), last + 1, 1.0, "", "live", sentence)
-        bounds = [*starts, len(folded)]
+        seen[-1] = set().union(*seen.values())
         for sentence, literals in seen.items():
             low, high = (0, len(folded)) if sentence < 0 else (bounds[sentence], bounds[sentence + 1])
             for index in {index for literal in literals for index in self._owners[literal]}:
                 pattern = self.patterns[index]
-                if pattern.wide is (sentence < 0) and not any(group.isdisjoint(literals) for group in pattern.also):
-                    yield from self._match(pattern, folded, low, high, starts)
-
-    @staticmethod
-    def _match(pattern: _Pattern, folded: str, low: int, high: int, starts: list[int]) -> Iterator[Hit]:
-        for match in pattern.regex.finditer(folded, low, high):
-            start, end = match.span()
-            if end > start and not glued(folded[start - 1 : start], folded[start]):
-                yield Hit(pattern.category, start, end, pattern.weight, "", "live", bisect_right(starts, start) - 1)
+                if pattern.wide is not (sentence < 0):
+                    continue
+                for group in pattern.also:
+                    if group.isdisjoint(literals):
+                        break
+                else:
+                    for match in pattern.regex.finditer(folded, low, high):
+                        start, end = match.span()
+                        if end > start and not glued(folded[start - 1 : start], folded[start]):
+                            at = sentence if sentence >= 0 else bisect_right(starts, start) - 1
+                            yield Hit(pattern.category, start, end, pattern.weight, "", "live", at)
 
 
 def _whole(text: str, start: int, end: int) -> bool:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -182,7 +183,7 @@ class Model:
 
     @classmethod
     def load(cls, path: Path) -> Model:
-        with np.load(path, allow_pickle=False) as stored:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
             return cls(**{name: stored[name] for name in cls.__dataclass_fields__})
 
 
@@ -232,18 +233,25 @@ def train(rows: Sequence[Example], *, off: frozenset[str] = frozenset()) -> tupl
 
 
 def _calibrate(scores: Array, y: Array, weight: Array, keep: Array, corpus: Array) -> Array:
-    """Platt scaling per target: (slope, offset) of the logit."""
-    from sklearn.linear_model import LogisticRegression
+    """Platt scaling per target: (slope, offset) of the logit; levels on the corpus's turns, flags on all rows."""
+    rows = [keep & corpus if k < len(LEVELS) - 1 else keep for k in range(y.shape[1])]
+    return np.array([logistic(scores[r, k], y[r, k], weight[r]) for k, r in enumerate(rows)])
 
-    out = []
-    for k in range(y.shape[1]):
-        rows = keep & corpus if k < len(LEVELS) - 1 else keep
-        if len(set(y[rows, k])) < 2:
-            out.append((0.0, -4.0))
-            continue
-        fitted = LogisticRegression(C=100.0).fit(scores[rows][:, [k]], y[rows, k], sample_weight=weight[rows])
-        out.append((fitted.coef_[0, 0], fitted.intercept_[0]))
-    return np.array(out)
+
+def logistic(x: Array, y: Array, weight: Array, *, penalty: float = 0.01) -> Array:
+    """(slope, offset) of a weighted logistic regression of 0/1 *y* on *x*, by Newton's method; the slope is penalised a little."""
+    if len(set(y.tolist())) < 2:
+        return np.array([0.0, -4.0])  # never seen, so unlikely
+    design, beta = np.stack([x, np.ones_like(x)], 1), np.zeros(2)
+    for _ in range(50):
+        p = _sigmoid(design @ beta)
+        gradient = design.T @ (weight * (y - p)) - penalty * beta * (1, 0)
+        hessian = (design.T * (weight * p * (1 - p))) @ design + np.diag([penalty, 1e-9])
+        step = np.linalg.solve(hessian, gradient)
+        beta = beta + step / max(1.0, float(np.abs(step).max()) / 5)
+        if np.abs(step).max() < 1e-9:
+            break
+    return beta
 
 
 def verdict(logits: Array, *, alone: bool) -> tuple[int, float]:
@@ -274,7 +282,7 @@ def _trained(corpus_path: str, off: frozenset[str]) -> tuple[Model, str]:
     rows = examples(corpus, practice="practice" not in off)
     version = sha256(json.dumps([[repr(r) for r in rows], sorted(off), Path(__file__).read_text("utf-8")]))[:16]
     path = cache_folder() / f"ngram-{version}.npz"
-    with suppress(OSError, ValueError, KeyError):  # not there, or not ours: train again
+    with suppress(OSError, ValueError, KeyError, EOFError, BadZipFile):  # not there, or not ours: train again
         return Model.load(path), version
     model, _ = train(rows, off=off)
     with suppress(OSError):  # a read-only machine keeps it in memory
