@@ -152,6 +152,15 @@ def test_a_missing_key_names_its_variable(tmp_path, monkeypatch):
     assert KEY not in listing().to_string()
 
 
+@pytest.mark.parametrize("value", ["sk-…copied-from-a-page", "sk-1 sk-2", "sk-1\nHost: elsewhere"])
+def test_what_cannot_be_a_key_is_refused_without_showing_it(server, monkeypatch, value):
+    monkeypatch.setenv("MOCK_API_KEY", value)
+    with pytest.raises(JudgeSetupError, match="the value of MOCK_API_KEY cannot be a key") as caught:
+        ask(remote_judge(server, key_env="MOCK_API_KEY"))
+
+    assert "sk-" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("table", "says"),
     [

@@ -18,6 +18,7 @@ from collections import Counter
 import pytest
 
 from tests.misbehaving import CRITICAL, Server
+from workbench.budget import Budget, Price
 from workbench.confirm import DoubleConfirmation
 from workbench.errors import ReplayMiss, SetupError
 from workbench.judges.remote import RemoteJudge
@@ -181,6 +182,27 @@ def test_cancel_leaves_a_run_that_goes_on(tmp_path):
 
     assert all(after[p] == before[p] for p in ok)
     assert Run.open(tmp_path / "r").manifest["done"] == 80
+
+
+def test_resume_goes_on_with_what_the_budget_has_left(tmp_path):
+    with Server(answer=verdict) as server:
+        p = pipeline(server.url())
+        for judge in p.judges:
+            judge.price = Price(10.0, 10.0)
+
+        def go(usd, **options):
+            before = server.calls()
+            done = sync(run(p, corpus(40), out=tmp_path / "r", budget=Budget(usd=usd), concurrency=8, progress=False, **options))
+            return server.calls() - before, done.manifest["unknown"], set(done.frame["reason"].dropna())
+
+        first = go(0.1)
+        again = go(0.1, resume=True)
+        more = go(10.0, resume=True)
+
+    assert first[1] > 0 and "budget" in first[2]
+    assert 0 < first[0] <= 25  # each call takes $0.0039
+    assert first[0] + again[0] <= 25  # the ledger remembers; what was held beside calls in flight is free again
+    assert more[0] == 80 - first[0] - again[0] and more[1] == 0
 
 
 @pytest.fixture(scope="module")

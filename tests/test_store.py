@@ -184,6 +184,16 @@ def test_a_read_only_ledger_is_read_and_not_written(tmp_path):
             store.annotate({"queue": "q"})
 
 
+def test_any_folder_name_will_do(tmp_path):
+    odd = tmp_path / "50% of #1? ü&a=b"
+    odd.mkdir()
+    with Store(f"sqlite:///{odd / 'l.db'}") as store:
+        record(store, call("a"))
+    with Store(odd / "l.db", read_only=True) as store:
+        assert store.call_keys("r") == {"a"}
+    assert [p.name for p in odd.iterdir()] == ["l.db"]
+
+
 @pytest.mark.parametrize(("content", "says"), [(b"this is no database" * 50, "not a database"), (None, "there is no ledger")])
 def test_what_is_no_ledger_is_refused(tmp_path, content, says):
     if content:

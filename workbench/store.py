@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
@@ -91,7 +92,8 @@ class Store:
     def __init__(
         self, url: str | Path, *, read_only: bool = False, busy_s: float = BUSY_S, clock: Callable[[], float] = time.time
     ) -> None:
-        self.url = str(url) if "://" in str(url) else f"sqlite:///{url}"
+        plain = str(url).removeprefix("sqlite:///")  # a path may hold what an URL could not
+        self.url = sa.make_url(plain) if "://" in plain else sa.URL.create("sqlite", database=plain)
         self.read_only, self.clock, self._busy_s = read_only, clock, busy_s
         self._waiting: list[tuple[sa.Table, Row, asyncio.Future[None]]] = []
         self._wake, self._closing = threading.Condition(), False
@@ -106,13 +108,13 @@ class Store:
     # -- opening and closing
 
     def _open(self) -> sa.Engine:
-        url = sa.make_url(self.url)
+        url = self.url
         if url.get_backend_name() != "sqlite":
             return sa.create_engine(url)
         if self.read_only:
             if not Path(url.database or "").is_file():
                 raise StoreError(f"there is no ledger at {url.database}: the run was never started, or its files were moved")
-            url = url.set(database=f"file:{Path(url.database or '').absolute()}", query={"mode": "ro", "uri": "true"})
+            url = url.set(database=f"file:{quote(str(Path(url.database or '').absolute()))}", query={"mode": "ro", "uri": "true"})
         engine = sa.create_engine(url, connect_args={"timeout": self._busy_s, "check_same_thread": False})
         sa.event.listen(engine, "connect", self._pragmas)
         sa.event.listen(engine, "begin", _begin)
@@ -147,7 +149,7 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Store({sa.make_url(self.url).render_as_string(hide_password=True)!r})"
+        return f"Store({self.url.render_as_string(hide_password=True)!r})"
 
     def close(self) -> None:
         """Commit what waits, then close. A SQLite ledger at rest is one plain file."""
@@ -160,6 +162,7 @@ class Store:
         if self._writer:
             self._writer.join()
         self._reader.close()
+        self._engine.dispose()
         if self._engine.dialect.name == "sqlite" and not self.read_only:
             with suppress(SQLAlchemyError), self._engine.connect().execution_options(reads=True) as conn:
                 conn.exec_driver_sql("PRAGMA busy_timeout=0")  # another process may still use it: then it stays in WAL mode
@@ -219,7 +222,7 @@ class Store:
     def _sentence(self, error: Exception) -> str:
         # The database's own words only: the statement and its values, which SQLAlchemy would add, hold analysed text.
         words = str(getattr(error, "orig", None) or type(error).__name__).split("\n")[0]
-        place = sa.make_url(self.url).render_as_string(hide_password=True)
+        place = self.url.render_as_string(hide_password=True)
         advice = {
             "locked": "close what else uses it",
             "full": "free some space",

@@ -99,6 +99,8 @@ class RemoteJudge:
         value = os.environ.get(self.key_env, "").strip() if self.key_env else "none"
         if not value:
             raise JudgeSetupError(f"judge '{self.name}' needs a key: set the environment variable {self.key_env}")
+        if not (value.isascii() and value.isprintable()) or " " in value:
+            raise JudgeSetupError(f"the value of {self.key_env} cannot be a key: it holds spaces or characters that no key has")
         return value
 
     def identity(self, request: Request) -> dict[str, Any]:
