@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -164,9 +165,9 @@ class Store:
         self._reader.close()
         self._engine.dispose()
         if self._engine.dialect.name == "sqlite" and not self.read_only:
-            with suppress(SQLAlchemyError), self._engine.connect().execution_options(reads=True) as conn:
-                conn.exec_driver_sql("PRAGMA busy_timeout=0")  # another process may still use it: then it stays in WAL mode
-                conn.exec_driver_sql("PRAGMA journal_mode=DELETE")
+            with suppress(SQLAlchemyError, sqlite3.Error), closing(self._engine.raw_connection()) as raw:
+                raw.driver_connection.execute("PRAGMA busy_timeout=0")  # type: ignore[union-attr]
+                raw.driver_connection.execute("PRAGMA journal_mode=DELETE")  # type: ignore[union-attr]  # refused while others use it
         self._engine.dispose()
 
     # -- the group commit
