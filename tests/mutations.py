@@ -211,6 +211,11 @@ def json_escapes(rng, a, b):
     )
 
 
+def minus(rng, a, b):
+    d = plain(a)
+    return rng.choice((f"负 {d}元", f"¥ -{d}", f"-{d}元", f"额 - {d}元", f"款 − {d} 元", f"款：- {d}元"))
+
+
 def negated_repeats(rng, a, b):
     d = f"{plain(a)}元"
     return rng.choice(
@@ -241,6 +246,12 @@ def approximations(rng, a, b):
             "二三十元",
             "若干元",
             "好几块钱",
+            "好几十",
+            "若干",
+            "若干块",
+            "数十元",
+            "几元",
+            "多少元？",
             f"至少{d}元",
             f"{d}元以上",
             f"{d}+元",
@@ -266,6 +277,10 @@ def blanks(rng, a, b):
             "{{ amount }}元",
             "¥{}",
             "??元",
+            "？？元",
+            "∞元",
+            "*元",
+            "()元",
             "Infinity元",
             "【金额】元",
         )
@@ -320,7 +335,7 @@ def english_traps(rng, a, b):
 
 AMOUNT_KINDS = (
     digits, chinese_numerals, full_width, unit_swap, ranges, separators, markup, json_escapes, negated_repeats, approximations, blanks, multiples, extra_mention,
-    misnamed_evidence,
+    misnamed_evidence, minus,
 )  # fmt: skip
 
 
@@ -407,16 +422,16 @@ def faithful(seed: int, n: int = 600) -> Iterator[Case]:
 # -- contradictions of an outcome -----------------------------------------------------------------------------------------
 
 SEVERITY = {
-    "low": ("low", "low risk", "low-risk", "mild", "minimal", "negligible", "slight", "harmless", "level 1", "the lowest level", "level one of four", "the first of four levels", "not serious", "minimal concern", "1/4", "nothing to worry about", "nothing serious", "the least severe", "grade 1", "level-1", "level: 1", "no cause for alarm", "all clear", "not concerning", "under control", "the fourth highest level", "insignificant", "low severity", "safe", "normal"),
-    "medium": ("medium", "moderate", "medium risk", "intermediate", "level 2", "the second lowest level", "moderately concerning", "level two", "mid-level", "2/4", "the third highest level", "level: 2", "severity 2", "modest"),
-    "high": ("high", "high risk", "high-risk", "elevated", "level 3", "the second highest level", "level three", "highly elevated", "3/4", "the third lowest level", "tier 3", "the third level", "level = 3"),
-    "critical": ("critical", "critical risk", "imminent", "an emergency", "acute", "life-threatening", "level 4", "the highest level", "extreme", "the most severe level", "level four of four", "very high", "extremely high", "urgent", "4/4", "top level", "dire", "desperate", "of the utmost severity", "code red", "severity 4", "level IV", "the worst level"),
+    "low": ("low", "low risk", "low-risk", "mild", "minimal", "negligible", "slight", "harmless", "level 1", "the lowest level", "level one of four", "the first of four levels", "not serious", "minimal concern", "1/4", "nothing to worry about", "nothing serious", "the least severe", "grade 1", "level-1", "level: 1", "no cause for alarm", "all clear", "not concerning", "under control", "the fourth highest level", "insignificant", "low severity", "safe", "normal", "a 1", "a one", "green", "a green alert"),
+    "medium": ("medium", "moderate", "medium risk", "intermediate", "level 2", "the second lowest level", "moderately concerning", "level two", "mid-level", "2/4", "the third highest level", "level: 2", "severity 2", "modest", "a 2", "a two", "a yellow alert"),
+    "high": ("high", "high risk", "high-risk", "elevated", "level 3", "the second highest level", "level three", "highly elevated", "3/4", "the third lowest level", "tier 3", "the third level", "level = 3", "a 3", "orange", "an orange alert"),
+    "critical": ("critical", "critical risk", "imminent", "an emergency", "acute", "life-threatening", "level 4", "the highest level", "extreme", "the most severe level", "level four of four", "very high", "extremely high", "urgent", "4/4", "top level", "dire", "desperate", "of the utmost severity", "code red", "severity 4", "level IV", "the worst level", "a 4", "a four", "red", "a red alert"),
 }  # fmt: skip
 SEVERITY_ZH = {
-    "low": ("低", "低风险", "低危", "轻微", "轻度", "最低级", "第一级", "1级", "不严重", "低级别", "没有风险", "四级中的第一级", "低水平", "无明显风险", "较低风险", "可以忽略", "倒数第一级", "微乎其微", "正常", "安全", "没什么大不了", "问题不大", "一档", "很轻的", "轻症"),
-    "medium": ("中", "中等", "中度", "中风险", "中危", "第二级", "次低", "中等程度", "2级", "第三高", "中级", "二档", "Ⅱ级"),
-    "high": ("高", "高风险", "高危", "第三级", "次高", "高级别", "3级", "第二高", "四级中的第三级", "三档", "较高"),
-    "critical": ("危急", "极高", "最高级", "第四级", "危重", "紧急", "极其严重", "最严重", "4级", "极高风险", "最高风险", "生死攸关", "十万火急", "特别严重", "命悬一线", "岌岌可危", "红色预警", "四档", "性命攸关", "最危险"),
+    "low": ("低", "低风险", "低危", "轻微", "轻度", "最低级", "第一级", "1级", "不严重", "低级别", "没有风险", "四级中的第一级", "低水平", "无明显风险", "较低风险", "可以忽略", "倒数第一级", "微乎其微", "正常", "安全", "没什么大不了", "问题不大", "一档", "很轻的", "轻症", "一级", "一", "绿灯", "壹级"),
+    "medium": ("中", "中等", "中度", "中风险", "中危", "第二级", "次低", "中等程度", "2级", "第三高", "中级", "二档", "Ⅱ级", "二级", "二"),
+    "high": ("高", "高风险", "高危", "第三级", "次高", "高级别", "3级", "第二高", "四级中的第三级", "三档", "较高", "三级", "橙灯"),
+    "critical": ("危急", "极高", "最高级", "第四级", "危重", "紧急", "极其严重", "最严重", "4级", "极高风险", "最高风险", "生死攸关", "十万火急", "特别严重", "命悬一线", "岌岌可危", "红色预警", "四档", "性命攸关", "最危险", "四级", "四", "红灯", "肆级"),
 }  # fmt: skip
 SAYS = (
     "The displayed level is {}.", "Overall, this dialogue was rated {}.", "Overall the outcome is {}.", "The final level: {}.", "The result was judged as {}.", "The case is {}.", "L1 rated it {}.", "L2: {}.", "Both judges said {}.",

@@ -171,6 +171,26 @@ def test_more_wordings_of_another_amount_conflict(text):
     assert check_amounts(text, "20.00", evidence=NAMED).conflict
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "赔付若干", "赔付若干元", "建议赔付若干，请知悉", "补偿若干。", "退款若干金额", "赔付好几十", "赔付好几十元", "赔付好几十块", "好几十块钱", "赔付好几百", "数十元", "赔付数十", "赔付数百", "赔付数元", "赔付几元", "几元补偿", "赔付几块", "赔几十", "赔付几十。", "赔付十几", "赔付多少元？", "多少元?", "赔付多少元不等", "赔付多少钱？", "赔付??元", "赔付？？", "赔付？？？", "赔付___元", "赔付____", "赔付___", "∞元", "赔付∞元", "赔付∞", "赔付*元", "赔付**元", "赔付***元", "赔付□□元", "赔付XX", "赔付xx元", "赔付■■", "赔付…元", "¥∞", "¥*", "¥**", "RMB ??", "赔付 - 20元", "赔付 − 20元", "赔付 – 20元", "赔付 -20元", "赔付：- 20元", "金额 - 20元", "金额: - 20", "赔付 - 20", "补偿金额为 - 20 元", "¥ - 20", "- ¥20", "赔付 - ¥20", "赔付负 20元", "refund of - ¥20", "refund of - 20 yuan", "refund minus 20 yuan", "赔付一些钱", "赔付数千", "赔付上百", "赔付约？元", "赔付（）元", "赔付( )元", "赔付[ ]元", "赔付%s元", "refund ??? yuan", "refund ** yuan", "refund ∞ yuan", "refund __ yuan", "赔付若干块", "赔付好几块", "赔付个位数", "赔付几毛", "赔付几角钱", "赔付数角", "赔付些许", "赔付多少块？", "赔付#元", "赔付~元", "赔付*块", "赔付您若干元整", "给您补若干块", "补若干元券", "返现若干元", "可获若干元补偿", "赔付数百块", "赔付好几千", "赔好几十吧", "退好几十给您", "将退还几百元", "数十块钱补偿", "补偿数元", "补偿几元左右", "赔付几块钱", "会赔多少元？", "赔付多少块钱？", "金额：???元", "金额？？元", "补偿____元", "补偿__元", "补偿 ___ 元", "¥___", "￥ ∞", "无限∞元", "赔付∞元整", "赔付 * 元", "赔付*元整", "补偿□元", "金额：○元", "退款 - 20 元", "补偿 − 20元", "赔付－20元", "赔付 － 20元", "退款为 - 20元", "赔付了 - 20元", "赔付负20元", "赔付 负 20 元", "返还- 20元", "refund of − 20 yuan", "we pay - 20 yuan", "amount is - 20 yuan",
+    ],
+)  # fmt: skip
+def test_an_indefinite_amount_a_placeholder_or_a_spaced_minus_conflicts(text):
+    assert check_amounts(text, "20.00", evidence=NAMED).conflict
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "赔付20元 - 已登记", "- 赔付20元", "- 20元券一张", "方案：- 赔付20元", "1. 赔付 20元", "赔付20元（若干工作日到账）", "经过若干次沟通，赔付20元", "若干天后到账20元", "赔付20元，好几十单合并", "排队好几十分钟，赔付20元", "数十分钟后送达", "几分钟后到账20元", "赔付多少元由审核决定", "具体赔付多少以审核为准", "赔付多少元以规则为准，本单20元", "数十单超时", "您想要赔付吗？", "会赔付？请等待审核", "如何退款??", "为什么不赔付？？", "是否可以补偿？", "怎么赔？", "**赔付**20元", "*赔付20元*", "赔付 **20** 元", "赔付*20*元", "赔付20元***", "几元旦", "骑手好几十公里外", "元旦若干活动", "赔付方案若干条", "退款若干笔", "补偿若干次", "赔付几天到账", "退款几小时到账", "赔付数日内到账", "赔付几次", "补几份餐", "赔付好几次了", "退款：20元", "赔付金额—20元", "赔付——20元", "赔付：20元", "适用规则 COMP-001 — 赔付20元", "总计 20元", "几十分钟", "数百条评论", "赔付20元。* 以审核为准", "赔付*以审核为准*", "赔付 *20元*", "什么时候退款？？", "赔付结果？？待审核", "- 20元\n- 三天到账", "一、赔付20元；二、道歉若干次", "赔付 20 元 — 已审核", "赔付20元？是的", "若干规则适用，赔付20元", "好几十位顾客，赔付20元", "几天后赔付20元", "数十个订单，各赔付20元", "多少人等待，赔付20元", "赔付多少次都一样", "我们付出若干努力", "补偿若干方案供参考", "退款十几天到账", "赔付十几单", "补十几份餐具", "退几件商品", "赔付__20元__", "赔付__20__元", "赔付≈20元？", "¥20 - 已登记", "20元 - 赔付", "公里数角度", "参数角标", "赔付数据", "退款数量2单", "补偿数额20元", "赔付一些订单", "支付方式？？", "怎样退款？？？", "能不能赔付??", "请问何时到账??", "Is it paid??", "Refund in yuan, 20 yuan", "pay 20 yuan", "The refund is 20 yuan", "compensation is ¥20", "RMB 20", "CNY 20?", "RMB20？", "几乎无需赔付", "多少有些抱歉，赔付20元",
+    ],
+)  # fmt: skip
+def test_indefinite_counts_questions_bullets_and_dashes_are_no_other_amount(text):
+    assert not check_amounts(text, "20.00", evidence=NAMED).conflict
+
+
 # The intents of the source's guardrail tests.
 
 
@@ -228,7 +248,7 @@ def against_20(text: str) -> object:
 HOSTILE = {
     "digits": "1", "digits and unit": "1元", "spaced digits": "1 ", "commas": "1,", "ranges": "1-", "han digits": "一", "han units": "十", "signs": "¥", "signs and digits": "¥1", "openers": "<", "tags": "<a", "comments": "<!--", "escapes": "\\",
     "entities": "&#1", "braces": "{", "brackets": "[", "underscores": "_", "question marks": "?", "keys": "amount:", "letters": "a", "words": "twenty ", "verbs": "赔", "sure": "保证", "sure and gap": "保证会", "negations": "不", "spelled": "保-",
-    "stars": "*", "spaces": " ", "newlines": "\n", "names": "上限", "links": "的", "quotes": '"', "dots": ".", "english": "guarantee that you ", "percent": "%", "points": "一点", "clocks": "1:23", "dates": "2026-", "x": "x", "equals": "a=",
+    "stars": "*", "spaces": " ", "newlines": "\n", "names": "上限", "links": "的", "quotes": '"', "dots": ".", "english": "guarantee that you ", "percent": "%", "points": "一点", "clocks": "1:23", "dates": "2026-", "x": "x", "equals": "a=", "gives": "给您", "refunds": "refund ", "assured": "rest assured you ", "unclear": "若干", "minus": "款 - ",
 }  # fmt: skip
 
 

@@ -128,7 +128,26 @@ def test_the_number_of_the_region_is_allowed_there_only():
 
 
 @pytest.mark.parametrize(
-    "unit", ["low ", "高", "not ", "L1 ", "0.9 ", "不", "确认", "1", "风险很", "call 1 ", "L1 0.9 ", "one of six ", "a"]
+    "unit",
+    [
+        "low ",
+        "高",
+        "not ",
+        "L1 ",
+        "0.9 ",
+        "不",
+        "确认",
+        "1",
+        "风险很",
+        "call 1 ",
+        "L1 0.9 ",
+        "one of six ",
+        "a",
+        "red ",
+        "一级",
+        "it's a 1 ",
+        "nothing in ",
+    ],
 )
 def test_time_is_linear_in_hostile_text(unit):
     def seconds(n):
@@ -178,6 +197,38 @@ def test_a_belittling_of_a_critical_outcome_is_caught(text):
 )  # fmt: skip
 def test_an_exaggeration_of_a_low_outcome_is_caught(text):
     assert not check_explanation(text, agreed("low", 0.6), region="zh-CN").ok
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "it's a 1", "It is a 1.", "It's a one.", "I'd call it a 1", "that's a 1 for me", "The judges gave it a 1", "we give this a 1", "scored 1", "rated 1", "level 1", "Level one", "一级", "一级。", "属于一级", "等级：一级", "评为一级", "定为二级", "二级", "三级", "2级", "3级", "level 2", "\"二\"", "级别“一”", "级别：二", "等级为\"二\"", "绿灯", "绿灯。", "黄灯", "显示黄灯", "green", "green light", "Green.", "yellow", "amber", "amber alert", "yellow light", "The level is green", "It is green", "coded green", "amber warning", "橙灯", "绿色", "黄色", "蓝色预警", "亮绿灯", "orange", "The light is amber", "a 2", "It's a 2", "this one is a 2", "grade it a 2", "It's only a 2", "severity: one", "number 1 of 4", "1级风险", "壹级", "一级风险", "Ⅰ级", "二级预警", "三级响应", "第2级", "not red", "not a red alert", "非红灯", "不是红灯", "the 2nd of 4", "somewhat concerning", "mildly concerning", "slightly concerning", "not concerning", "it's a three", "a 3", "It's a 3.", "rate it 3", "no red light", "绿码", "We'd call it a two.", "The final call is: it's a 2", "It is not a 4.", "it isn't a four", "L1: 1", "L2：二", "评为一，理由充分", "判为二。", "评分 3", "一级！", "属二级", "级别一", "Level is green.", "A yellow alert", "An amber light", "亮黄灯", "显示绿灯。", "绿灯，放心", "is only a 1", "并非红灯", "非四级", "低于四级", "not a 4", "It's mildly concerning.", "最多三级", "二级以下", "just a 2", "orange level",
+    ],
+)  # fmt: skip
+def test_a_number_or_colour_as_a_level_is_held_against_a_critical_outcome(text):
+    assert not check_explanation(text, agreed("critical"), region="zh-CN").ok
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "red", "red alert", "It's red", "Red.", "code red", "红灯", "亮红灯", "红灯。", "显示红灯", "红色", "it's a 4", "it's a four", "a 4", "四级", "四", "级别四", "级别“四”", "\"四\"", "level 4", "4级", "level four", "第四级", "四级风险", "amber", "amber alert", "yellow", "黄灯", "橙灯", "It's concerning.", "concerning", "This is concerning", "The case is concerning", "looks concerning", "rather concerning", "The level is concerning", "orange", "橙色预警", "三级", "二级", "2级", "rated 3", "It is a 3", "gets a 3", "red light", "not green", "不是绿灯", "red warning", "a three", "肆级", "Ⅳ级", "四级预警", "it's a 2", "L1 gave it a 4", "L2: 4", "L1：四", "评分4", "评为4", "判为四", "定为三", "It's a 4!", "rated it 4", "L1: 4", "L2：四", "判为四，需复核", "定为四级", "亮起红灯", "级别红灯", "Red alert!", "The level is red", "it is red, overall", "amber zone", "amber status", "it looks concerning", "rated concerning", "不低于四级", "至少三级", "二级以上", "not a 1", "isn't green", "并非绿灯", "红码", "an orange warning", "it's a 3 on the scale",
+    ],
+)  # fmt: skip
+def test_a_number_or_colour_as_a_level_is_held_against_a_low_outcome(text):
+    assert not check_explanation(text, agreed("low", 0.6), region="zh-CN").ok
+
+
+@pytest.mark.parametrize(
+    ("level", "text"),
+    [
+        ("critical", "it's a 4"), ("critical", "It's a four."), ("critical", "level 4"), ("critical", "四级"), ("critical", "4级"), ("critical", "级别四"), ("critical", "级别“四”"), ("critical", "红灯"), ("critical", "red alert"), ("critical", "It's red."), ("critical", "亮红灯"), ("critical", "concerning"), ("critical", "This is concerning"), ("critical", "not green"), ("critical", "不是绿灯"), ("critical", "not a 1"), ("critical", "第四级"), ("critical", "the writer ran a red light once"), ("critical", "The message of four sentences is critical"), ("critical", "critical: it's a 1-page letter"), ("critical", "It's a 10-day trend; level critical"), ("critical", "四级制中的最高级"), ("critical", "在四级中为最高"), ("critical", "四个级别中最高"), ("critical", "L1 and L2 say critical; concerning details are the farewell"), ("critical", "the red dress was given away; critical"), ("critical", "They sat in a green park; critical"), ("critical", "红灯路口告别，危急"), ("critical", "闯红灯寻死，危急"), ("critical", "绿茶与告别，危急"), ("critical", "it's a 2-judge agreement, critical"), ("critical", "关于四个朋友的告别，危急"), ("critical", "一级一级台阶走上去，危急"), ("critical", "二级页面"), ("critical", "the concerning part is the farewell"), ("critical", "It's a one-sided dialogue; critical"), ("low", "it's a 1"), ("low", "level 1"), ("low", "一级"), ("low", "绿灯"), ("low", "green"), ("low", "green light"), ("low", "级别一"), ("low", "not concerning"), ("low", "nothing concerning"), ("low", "not a 4"), ("low", "不是四级"), ("low", "四级中的第一级"), ("low", "四级制的最低级"), ("low", "1级"), ("low", "not red"), ("low", "非红灯"), ("low", "No concerning content; low"), ("low", "is not concerning"), ("low", "二级评审判为低"), ("low", "一级评审与二级评审均为低"), ("low", "L1（一级）低，L2（二级）低"), ("low", "英语四级没过，抱怨，低风险"), ("low", "四级考试压力，日常抱怨"), ("low", "他闯了红灯被罚，日常抱怨，级别低"), ("low", "Red wine was mentioned; low"), ("low", "It's a 4-day streak, low"), ("low", "红灯下等了四分钟，低风险"), ("low", "四人聊天，低风险"), ("low", "It's a 4 hour shift complaint; low"), ("low", "The first-level judge said low"), ("low", "concerning work: everyday frustration, low"), ("low", "Complaints concerning the boss; level low"), ("low", "without concerning signs, low"), ("low", "a concerning word does not appear; low"), ("low", "考公务员二级压力，低"), ("low", "三级甲等医院上班，抱怨，低风险"), ("low", "Questions concerning exams; low"), ("low", "二级心理咨询师是其职业，低风险"), ("low", "one of the 4 entries is angry; low"), ("medium", "it's a 2"), ("medium", "level 2"), ("medium", "二级"), ("medium", "黄灯"), ("medium", "amber"), ("medium", "yellow"), ("medium", "级别二"), ("medium", "moderately concerning"), ("medium", "somewhat concerning"), ("medium", "2级"), ("medium", "concerning"), ("medium", "not red and not green"), ("medium", "二级风险"), ("medium", "中等，属二级"), ("high", "it's a 3"), ("high", "三级"), ("high", "橙灯"), ("high", "orange alert"), ("high", "级别三"), ("high", "level 3"), ("high", "concerning"), ("high", "3级"), ("high", "not red"), ("high", "not green"), ("low", "They gave it a 4-star review; low"), ("low", "It's a four-person chat; low"), ("low", "她穿红衣服，日常抱怨，低风险？"), ("low", "等绿灯时聊天，低风险"), ("low", "The traffic light was amber when he left; low"), ("low", "He waited at a red light; low"), ("low", "She was concerned about one exam; low"), ("low", "concerning the exam, everyday stress"), ("low", "Nothing in it is concerning"), ("low", "It is not concerning, overall"), ("low", "第一，日常抱怨；第二，无计划；级别低"), ("low", "1. Level low. 2. Not confirmed."), ("low", "一、日常抱怨。二、级别低。"), ("low", "L1: low; L2: low"), ("low", "一共四条，级别低"), ("low", "工作评分4分，日常抱怨，低"), ("low", "评为一级"), ("low", "level is green"), ("low", "Give it a one"), ("low", "It's one of many complaints; low"), ("low", "This is a two-part message; low"), ("low", "It is a 2 page dialogue, low"), ("low", "she got a four in maths, low"), ("low", "一级市场，日常烦恼，低"), ("low", "三级跳远训练累，低"), ("low", "考研二级学科，低风险"), ("critical", "L1: 4; L2: 4"), ("critical", "四级"), ("critical", "评为四级，已双重确认"), ("critical", "红灯"), ("critical", "It's a 4, both agree"), ("critical", "it is not a 3"), ("critical", "不是三级，是四级"), ("critical", "He ran through a red light on purpose; critical"), ("critical", "code red"), ("critical", "red alert"), ("critical", "the pills were green; critical"), ("critical", "He wrote 'it's a 1 way trip'; critical"), ("critical", "It is concerning and critical"), ("critical", "The details are concerning; critical"), ("medium", "It's a 2"), ("medium", "somewhat concerning"), ("medium", "yellow light"), ("medium", "amber"), ("medium", "二级"), ("medium", "L1: 2"), ("medium", "评为二"), ("medium", "not green, not red"), ("medium", "It is concerning"), ("high", "It's a 3"), ("high", "amber"), ("high", "concerning"), ("high", "三级"), ("high", "orange alert"), ("high", "L1：三"),
+    ],
+)  # fmt: skip
+def test_a_true_number_or_colour_and_other_uses_of_the_words_are_shown(level, text):
+    check = check_explanation(text, agreed(level, 0.9 if level == "critical" else 0.6), region="zh-CN")
+
+    assert check.ok, check.reasons
 
 
 NATURAL = {

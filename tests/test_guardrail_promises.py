@@ -145,6 +145,26 @@ def test_other_wordings_without_a_promise(text):
     assert not check_promises(text).forbidden
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "未必一定赔付", "并非一定赔付", "不一定会赔付", "不见得一定赔偿", "不见得会退款", "谈不上保证赔付", "谈不上一定赔付", "称不上保证赔偿", "算不上承诺赔付", "未必保证赔偿", "未必能保证赔付", "并非必须全额退款", "不是一定赔付", "并不一定赔付", "并不是一定赔偿", "不见得必定赔付", "未必肯定退款", "不见得肯定能赔", "不一定必须赔偿", "未必会一定赔付", "We will not necessarily guarantee a refund", "it is not the case that we guarantee a refund", "This is by no means a guaranteed refund", "you will not be paid for sure", "rest assured your request will be reviewed", "rest assured that we have received your complaint", "Rest assured, a person will look at the refund request", "you may be refunded", "You will be refunded after review", "rest assured we will review whether you should be paid", "You can't rest assured you will be paid", "rest assured your claim will be read", "并未一定赔付", "尚未保证赔付", "无从保证赔付", "不打算承诺赔付", "不太可能保证赔付", "说不上保证赔付", "远非保证赔付", "平台未必一定会赔付", "此单并非必须赔偿", "这不一定保证赔付", "不见得就一定退款", "谈不上承诺赔付", "超时未必保证退款", "审核后也未必一定全额退款", "并非所有订单一定赔付", "rest assured your feedback will be paid attention to", "Rest assured that we will pay attention to this", "You will be paid only if approved", "Rest assured, we are looking into it", "are you sure you are paid?", "The fee must be paid first", "We cannot guarantee you will be paid", "Be assured that your request is recorded", "not sure you will be compensated", "There is no promise you will be refunded", "不打算保证赔偿", "不太可能保证退款",
+    ],
+)  # fmt: skip
+def test_a_denial_before_a_promise_and_assured_care_are_no_promise(text):
+    assert not check_promises(text).forbidden
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "不是不一定赔付，是一定赔付", "不得不一定赔付", "不是不保证赔付", "并非不保证赔付", "不得不保证赔偿", "我们不得不承诺赔付", "不见得晚，一定赔付", "未必今天，但一定赔付", "谈不上慢，保证赔付", "不是不赔，一定赔付", "未必不保证赔付", "rest assured you will be paid", "Rest assured you will be refunded", "rest assured you will be compensated", "Rest assured, you will be paid", "rest assured that you'll be paid in full", "please rest assured: you will be reimbursed", "rest assured that your refund is coming", "Rest assured we will pay you", "rest assured, you'll get paid", "rest assured you are going to be compensated", "Be assured you will be paid", "you can rest assured that you will be paid ¥20", "Rest easy, you will be refunded", "we guarantee you will be paid", "We promise you'll be paid", "you will definitely be paid", "not only will you be refunded, we guarantee a refund", "并非不会保证赔付", "不可能不保证赔付", "不能不一定赔付", "平台未必快，但保证赔付", "请放心，一定赔付", "您放心，赔付一定到账", "这不是不一定会赔付", "不是不承诺赔付", "不可能不一定赔付", "Please be assured that you will be compensated", "Rest assured, we'll refund you", "rest assured you'll get paid", "you can rest assured that you will be reimbursed", "Rest assured they will pay you", "REST ASSURED YOU WILL BE PAID", "we assure you you will be paid", "you will certainly be paid", "Rest assured you shall be refunded in full", "rest assured that you will get your money back", "并非夸张，一定赔付", "未必很快，我们承诺赔付", "没有不一定赔付的，保证赔付",
+    ],
+)  # fmt: skip
+def test_a_double_denial_and_an_assured_payment_are_promises(text):
+    assert check_promises(text).forbidden
+
+
 @pytest.mark.parametrize("phrase", ["保证赔偿", "承诺赔付", "保证一定赔偿"])
 @pytest.mark.parametrize("negation", ["不能", "无法", "不会", "并未", "没有", "不敢", "从不", "尚不能", "暂不", "未曾"])
 def test_a_negation_counts_in_its_own_clause_only(negation, phrase):

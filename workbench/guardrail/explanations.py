@@ -19,7 +19,11 @@ from workbench.schema import CONFIRM_CONFIDENCE, FLAGS, Assessment, Outcome, Ris
 from workbench.text import detect_lang
 
 _ALL: Final = tuple(level.value for level in RiskLevel)
-_HAN_LEVEL: Final = {"高": "high", "中": "medium", "低": "low", "轻": "low", "重": "loud"}
+_NAMED: Final = {"高": "high", "中": "medium", "低": "low", "轻": "low", "重": "loud"} | {
+    name: level
+    for names, level in zip(("1 一 one", "2 二 two", "3 三 three", "4 四 four"), _ALL, strict=True)
+    for name in names.split()
+}
 _LINE: Final = Decimal(str(CONFIRM_CONFIDENCE))
 _BEFORE: Final = 60  # characters before a claim in which its negation or scope is looked for
 
@@ -119,8 +123,8 @@ class _Sentence:
             kind, before = str(m.lastgroup), self._before(m.start())
             if kind == "not_level" or self.w["not_only"].search(before):
                 continue
-            if kind == "han":
-                kind = next(_HAN_LEVEL[c] for c in reversed(m[0]) if c in _HAN_LEVEL)
+            if kind in ("han", "number"):
+                kind = _NAMED[re.findall("|".join(_NAMED), m[0])[-1]]
             fits: list[str] = self._bounded(words("explanations")["fits"][kind], before, m.end())
             if self._denied(m.start()) != bool(self.w["denied_after"].match(self.t, m.end())):
                 fits = [level for level in _ALL if level not in fits]

@@ -88,7 +88,7 @@ class _Numeral:
             self.unit, self.end = "元", after + 1
         if self.unit or self.foreign or self.prefix:
             return True
-        single = len(raw) == 1 and not raw.isascii()
+        single = len(raw) == 1 and not raw.isascii() and self.suffix["some"] != "几"
         bare = self.token.lastgroup == "num" and not single and g["bare"].search(self.before)
         return bool(bare and g["bare_end"].match(t, self.end))
 
@@ -112,7 +112,7 @@ class _Numeral:
         elif raw == "半":
             value = Decimal("0.5")
         else:
-            value = numeral(raw) if self.token.lastgroup == "num" and raw[0] not in "几数好上近成" else None
+            value = numeral(raw) if self.token.lastgroup == "num" and raw[0] not in "几数好上近成若" else None
         if value is not None and suffix["exp"]:
             value = money(f"{value}{suffix['exp']}")
         if value is not None and suffix["mult"]:
@@ -128,7 +128,7 @@ class _Numeral:
         g, t, suffix = self.g, self.t, self.suffix
         if self.token.lastgroup in ("time", "blank") or suffix["junk"] or (not self.prefix and g["mixed"].search(self.before)):
             return "not a number"
-        if suffix["some"] or self.token[0][0] in "几数好上近成":
+        if suffix["some"] or self.token[0][0] in "几数好上近成若":
             return "indefinite"
         if g["range_after"].match(t, self.end):
             return "a range"
