@@ -23,6 +23,7 @@ REACH: Final = 2  # sentences over which a harmless setting excuses a cue
 _SERIOUS: Final = frozenset(
     {"imminent", "ideation", "passive", "wish_gone", "better_off", "self_injury", "plan", "prep", "intent", "farewell_strong"}
 )
+_PERIL: Final = _SERIOUS | {"farewell", "veiled", "hopeless"}
 _EXCUSES: Final = frozenset({"banal", "joke", "emoji_laugh", "benign"})
 _LIGHT: Final = frozenset({"ideation", "passive", "veiled", "wish_gone"})
 
@@ -77,17 +78,19 @@ def _read(book: Lexicon, text: str) -> _Reading:
     seen = {h.category for h in hits}
     live = {h.category for h in hits if h.status == "live"}
     serious: frozenset[str] = _SERIOUS & live
-    playful = ("joke" in seen or "emoji_laugh" in seen) and "banal" in seen and "reveal" not in seen and not (serious - _LIGHT)
+    laughing = not seen.isdisjoint(("joke", "emoji_laugh")) and "banal" in seen and "reveal" not in seen
+    playful = laughing and serious <= _LIGHT
     if playful:
         hits = tuple(replace(h, status="joke") if h.status == "live" and h.category in _LIGHT else h for h in hits)
         serious = frozenset()
     if "reveal" in seen:  # "no, seriously": what was playful around it no longer excuses
         hits = tuple(replace(h, status="revealed") if h.category in _EXCUSES else h for h in hits)
     status = {h.status for h in hits}
+    theirs = {h.category for h in hits if h.status == "other"}
     flags = {
         "fiction": not serious and ("fiction" in status or ("fiction" in seen and "reveal" not in seen)),
         "quote": not serious and ("quoted" in status or "quote_frame" in seen),
-        "third_party": not serious and "third" in seen and ("other" in status or "worried" in seen),
+        "third_party": not serious and "third" in seen and (bool(_PERIL & theirs) or "worried" in seen),
         "joke": not serious and (playful or "shield.idiom" in seen or "joke" in status),
     }
     return _Reading(hits, flags, frozenset(_keys(hits)))

@@ -22,7 +22,7 @@ _QUOTED: Final = re.compile(
     r"“[^“”\n]{1,160}”|「[^「」\n]{1,160}」|『[^』\n]{1,160}』|《[^》\n]{1,60}》|\"[^\"\n]{1,160}\"|(?<![a-z])'[^'\n]{3,160}'(?![a-z])"
 )
 _NOT_GLUED: Final = r"(?:(?<![a-z0-9])|(?![a-z0-9]))"
-_SHORT: Final = {" ": r"[\s,]{1,2}", "'": "'?", "~": r"[^.!?;。\n]{0,24}?"}
+_SHORT: Final = {" ": r"[\s,]{1,2}", " ?": r"[\s,]{0,2}", "'": "'?", "~": r"[^.!?;。\n]{0,24}?"}
 _WISHES: Final = frozenset({"ideation", "passive", "wish_gone"})
 
 
@@ -188,7 +188,7 @@ def _expand(raw: str, macros: dict[str, str]) -> str:
     source = raw
     while re.search(r"\{[a-z_]+\}", source):
         source = re.sub(r"\{([a-z_]+)\}", lambda m: f"(?:{macros[m[1]]})", source)
-    source = re.sub(r"\[[^\]]*\]|\\.|[ '~]", lambda m: _SHORT.get(m[0], m[0]), source)
+    source = re.sub(r"\[[^\]]*\]|\\.| \?|[ '~]", lambda m: _SHORT.get(m[0], m[0]), source)
     return f"(?:{source}){_NOT_GLUED}"
 
 
@@ -218,7 +218,7 @@ class Reader:
     def hits(self) -> tuple[Hit, ...]:
         """All cues with their status, in text order, with spans of the original text."""
         wishes = [(h.start, h.end) for h in self.raw if h.category in _WISHES]
-        found = [replace(h, status=self._status(h)) if h.category in self.book.scoped else h for h in self.raw]
+        found = [replace(h, status=self._status(h)) for h in self.raw]
         # "not wake up tomorrow" says when the waking would be, not when something is planned
         found = [replace(h, status="inside") if h.category == "time" and _touches(wishes, h) else h for h in found]
         return tuple(self._placed(h) for h in found)
@@ -230,6 +230,8 @@ class Reader:
         return replace(h, start=start, end=end, text=self.text[start:end])
 
     def _status(self, h: Hit) -> str:
+        if h.category not in self.book.scoped:
+            return "injected" if h.category != "injection" and _touches(self._spans["injection"], h) else "live"
         inside = next((a for a, b in self._quoted if a <= h.start and h.end <= b), None)
         speaker = "self" if inside is None else self._who(inside)
         doubts = (

@@ -33,7 +33,7 @@ MIN_DOCUMENTS: Final = 2
 RIDGE: Final = 2.0
 TEXT_SHARE: Final = 0.7
 TREND_SHARE: Final = 0.3
-CUT_MEDIUM, CUT_HIGH, CUT_HIGH_ALONE, CUT_CRITICAL = 0.5, 0.45, 0.6, 0.3
+CUT_MEDIUM, CUT_HIGH, CUT_HIGH_ALONE, CUT_CRITICAL = 0.5, 0.55, 0.65, 0.25
 EARLIER_TURN_WEIGHT: Final = (
     0.3  # a dialogue's last turn is what a judge is asked about; its earlier turns help, but repeat each other
 )
