@@ -19,12 +19,22 @@ from workbench.errors import SetupError
 from workbench.stats.estimate import Estimate, SignificanceTest
 from workbench.study.base import Result, phrases, sentences
 
-ARMS = (Arm(), Arm(name="told_low", anchor="told_low"), Arm(name="told_critical", anchor="told_critical"), Arm(name="told_l1", anchor="told_l1"))
+ARMS = (
+    Arm(),
+    Arm(name="told_low", anchor="told_low"),
+    Arm(name="told_critical", anchor="told_critical"),
+    Arm(name="told_l1", anchor="told_l1"),
+)
 RUN = {
     "anchoring": study.anchoring, "ablation": study.ablation, "compare": study.compare, "drift": study.drift,
     "independence": study.independence, "thresholds": study.thresholds,
 }  # fmt: skip
-TEMPLATES = [(f"{name}.{key}", phrase) for name, part in phrases().items() if name not in ("words", "figures") for key, phrase in part.items()]
+TEMPLATES = [
+    (f"{name}.{key}", phrase)
+    for name, part in phrases().items()
+    if name not in ("words", "figures")
+    for key, phrase in part.items()
+]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +67,9 @@ def test_a_summary_follows_its_estimates(results):
     before = next(s for s in result.summary() if name in getattr(s, "depends_on", ()))
     changed = [replace(r, value=0.123, low=0.1, high=0.2, status="ok") if r.name == name else r for r in result.estimates]
 
-    assert "12.3 % [10.0, 20.0]" in next(s for s in replace(result, estimates=changed).summary() if name in getattr(s, "depends_on", ()))
+    assert "12.3 % [10.0, 20.0]" in next(
+        s for s in replace(result, estimates=changed).summary() if name in getattr(s, "depends_on", ())
+    )
     assert "12.3 %" not in before
 
 
@@ -122,23 +134,36 @@ def test_degenerate_input_gives_reasons_and_no_silent_number(name, case):
         assert axes.has_data() or "nothing to draw: " in "".join(t.get_text() for t in axes.texts)
 
 
-def test_development_dialogues_are_kept_apart_and_in_sample_ones_are_left_out():
-    fresh, seen, used = (planted(60, families=30, exposure=e, seed=s) for e, s in (("out_of_fold", 1), ("development", 2), ("in_sample", 3)))
+def test_held_out_dialogues_stand_beside_all_and_in_sample_ones_are_left_out():
+    fresh, seen, used = (
+        planted(60, families=30, exposure=e, seed=s) for e, s in (("out_of_fold", 1), ("development", 2), ("in_sample", 3))
+    )
     parts = [(m.frame.assign(dialogue_id=m.frame.dialogue_id + tag), m.outcomes.assign(dialogue_id=m.outcomes.dialogue_id + tag))
              for m, tag in ((fresh, "a"), (seen, "b"), (used, "c"))]  # fmt: skip
     both = replace(fresh, frame=pd.concat([f for f, _ in parts]), outcomes=pd.concat([o for _, o in parts]))
+    whole = replace(
+        both, frame=both.frame[both.frame.exposure != "in_sample"], outcomes=both.outcomes[both.outcomes.exposure != "in_sample"]
+    )
     result, alone = study.independence(both), study.independence(fresh)
 
-    assert result["L1 x L2: joint"] == alone["L1 x L2: joint"]
-    assert result["L1 x L2: joint (development)"].n == study.independence(seen)["L1 x L2: joint"].n
-    assert set(result.frames["pairs"].dialogue_id.str[-1]) == {"a"}
-    assert any(s.startswith("Development dialogues: ") for s in result.summary())
-    assert "headline (development)" in result.drawings
+    assert result["L1 x L2: joint (held out)"].value == alone["L1 x L2: joint"].value
+    assert (
+        result["L1 x L2: joint"]
+        == study.independence(replace(whole, frame=whole.frame.assign(exposure="out_of_fold")))["L1 x L2: joint"]
+    )
+    assert set(result.frames["pairs"].dialogue_id.str[-1]) == {"a", "b"}
+    assert set(result.frames["pairs (held out)"].dialogue_id.str[-1]) == {"a"}
+    assert not any("held out" in name for name in result.drawings)
 
 
 def test_one_judge_that_learnt_from_a_dialogue_takes_it_away_from_all():
     m = planted(40, families=20, exposure="out_of_fold")
-    frame = m.frame.assign(exposure=["in_sample" if d == "d0001" and t == "L2" else e for d, t, e in zip(m.frame.dialogue_id, m.frame.tier, m.frame.exposure, strict=True)])
+    frame = m.frame.assign(
+        exposure=[
+            "in_sample" if d == "d0001" and t == "L2" else e
+            for d, t, e in zip(m.frame.dialogue_id, m.frame.tier, m.frame.exposure, strict=True)
+        ]
+    )
 
     assert "d0001" not in set(replace(m, frame=frame).strata()[""].frame.dialogue_id)
 
@@ -168,14 +193,18 @@ def result_of(*estimates, says=()) -> Result:
 )
 def test_how_a_number_is_written(estimate, shown):
     head = Estimate("head", 0.5, 0.4, 0.6)
-    says = [("compare.judge", {"quadratic_kappa": "head", "sensitivity": "x", "specificity": "x", "unknown": "x"}, {"judge": "j"})]
+    says = [
+        ("compare.judge", {"quadratic_kappa": "head", "sensitivity": "x", "specificity": "x", "unknown": "x"}, {"judge": "j"})
+    ]
 
     assert shown in result_of(head, estimate, says=says).summary()[0]
 
 
 def test_a_sentence_without_its_subject_gives_the_reason():
     says = [("compare.pair", {"agree": "x", "kappa": "k", "test": "t"}, {"a": "A", "b": "B"})]
-    result = result_of(Estimate("x", status="undefined", reason="no rows"), Estimate("k", 1.0), SignificanceTest("t", p=0.5), says=says)
+    result = result_of(
+        Estimate("x", status="undefined", reason="no rows"), Estimate("k", 1.0), SignificanceTest("t", p=0.5), says=says
+    )
 
     assert result.summary() == ["x: not defined (no rows)"]
     assert result.summary("zh") == ["x: 无定义 (no rows)"]
@@ -198,11 +227,19 @@ def test_unknown_names_and_languages_are_refused_with_the_choices(results):
 
 
 def test_a_result_saves_tables_figures_and_both_summaries(results, tmp_path):
-    result = replace(results["compare"], frames=results["compare"].frames | {"odd/name": pd.DataFrame({"text": ["=1+1", "+evil"]})})
+    result = replace(
+        results["compare"], frames=results["compare"].frames | {"odd/name": pd.DataFrame({"text": ["=1+1", "+evil"]})}
+    )
     folder = result.save(tmp_path / "out")
     names = {p.name for p in folder.iterdir()}
 
-    assert {"compare_estimates.csv", "compare_summary.en.txt", "compare_summary.zh.txt", "compare_roc.png", "compare_odd_name.csv"} <= names
+    assert {
+        "compare_estimates.csv",
+        "compare_summary.en.txt",
+        "compare_summary.zh.txt",
+        "compare_roc.png",
+        "compare_odd_name.csv",
+    } <= names
     with (folder / "compare_odd_name.csv").open(newline="") as file:
         assert [row[0] for row in csv.reader(file)][1:] == ["'=1+1", "'+evil"]
 

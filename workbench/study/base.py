@@ -162,10 +162,9 @@ def _say(key: str, slots: Mapping[str, str], fill: Mapping[str, str], lang: str,
     template, head = phrases()[study][phrase][lang], known[next(iter(slots.values()))]
     shown = {slot: _Shown(known[name], lang) for slot, name in slots.items()}
     if value_of(head) is None:  # the sentence has lost its subject
-        template, shown, fill = "{subject}: {head}{stratum}", {"head": _Shown(head, lang)}, {}
-    mark = phrases()["words"][lang]["stratum"] if "stratum" in fill else ""
-    texts = {"subject": head.name, **fill, "stratum": mark}
-    sentence = Sentence((template if "{stratum}" in template else "{stratum}" + template).format(**shown, **texts))
+        template, shown, fill = "{subject}: {head}", {"head": _Shown(head, lang)}, {}
+    texts = {"subject": head.name, **fill}
+    sentence = Sentence(template.format(**shown, **texts))
     sentence.depends_on = tuple(dict.fromkeys(slots.values()))
     sentence.numbers = tuple(text for s in shown.values() for text in s.written)
     sentence.names = tuple(texts.values())
@@ -211,15 +210,16 @@ class Material:
         return replace(self, frame=frame, outcomes=outcomes)
 
     def strata(self) -> dict[str, Material]:
-        """'' is what the headline stands on: dialogues no judge learnt from. Development dialogues are kept apart.
+        """'' is every dialogue that no judge was trained on (cross-fitted judges: out of fold); where rules were written
+        while looking at some of them (development), those that nobody looked at stand beside it as ' (held out)'.
 
-        A dialogue that is in-sample for any judge is left out for all of them, so that comparisons stay paired. Where
-        there are only development dialogues, they are '' (the caption says so).
+        A dialogue that is in-sample for any judge is left out for all of them, so that comparisons stay paired.
         """
         worst = self.exposure()
         fresh, seen = set(worst.index[worst.isin(EXPOSURES[2:])]), set(worst.index[worst == "development"])
-        first = self.only(dialogue_id=fresh or seen)
-        return {"": first} | ({" (development)": self.only(dialogue_id=seen)} if fresh and seen else {})
+        return {"": self.only(dialogue_id=fresh | seen)} | (
+            {" (held out)": self.only(dialogue_id=fresh)} if fresh and seen else {}
+        )
 
     def exposure(self) -> pd.Series:
         """How each dialogue may be used: the weakest claim over the judges."""
@@ -260,17 +260,12 @@ def gather(source: Any, dialogues: Any = None, *, arms: Sequence[Arm] = (Arm(),)
 
 
 def by_stratum(material: Material, study: Callable[[Material], Result]) -> Result:
-    """The study of each stratum as one result: what stands on development dialogues says so in its names and sentences."""
+    """The study of all usable dialogues; where some were seen in development, the held-out ones' estimates stand beside it."""
     parts = {word: study(part) for word, part in material.strata().items()}
-    return Result(
-        parts[""].name,
-        {name + word: frame for word, r in parts.items() for name, frame in r.frames.items()},
-        [named(e, e.name + word) for word, r in parts.items() for e in r.estimates],
-        {name + word: draw for word, r in parts.items() for name, draw in r.drawings.items()},
-        [(key, {slot: name + word for slot, name in slots.items()}, {**fill, **({"stratum": word} if word else {})})
-         for word, r in parts.items() for key, slots, fill in r.says],
-        material.simulated,
-    )  # fmt: skip
+    frames = {name + word: frame for word, r in parts.items() for name, frame in r.frames.items()}
+    return replace(
+        parts[""], frames=frames, estimates=[named(e, e.name + word) for word, r in parts.items() for e in r.estimates]
+    )
 
 
 def figure(
