@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from workbench import scoring
-from workbench.errors import SetupError
 from workbench.report import words
 from workbench.runner import Run
 from workbench.stats.estimate import Estimate, SignificanceTest, number
@@ -227,10 +226,7 @@ class Page:
         from workbench import study
         from workbench.plots import png
 
-        try:
-            result = getattr(study, name or key)(*first, self.run)
-        except SetupError as missing:  # the run has no such arms, turns or reviewers: said, not hidden
-            return self._section(key, sentences=(str(self.text["nothing"]).format(reason=str(missing).rstrip(".")),))
+        result = getattr(study, name or key)(*first, self.run)
         self.used += [e for e in result.estimates if isinstance(e, Estimate)]
         says = tuple(str(x) for x in result.summary(self.lang))
         if not any(e.status in ("ok", "too_few") for e in result.estimates):
@@ -242,6 +238,8 @@ class Page:
         return self.study("drift")
 
     def anchoring(self) -> Section:
+        if set(self.run.outcomes.arm) == {"blind"}:
+            return self._section("anchoring", sentences=(self.say("no_arms"),))
         return self.study("anchoring")
 
     def agreement(self) -> Section:
