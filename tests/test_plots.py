@@ -107,6 +107,16 @@ def test_chinese_labels_render_without_missing_glyphs():
     plots.png(figure)  # a missing glyph is a warning, and warnings are errors here
 
 
+def test_long_chinese_captions_are_broken_into_lines_that_fit():
+    text = "共 174 段对话，73 个家族；0 条为 unknown。" * 9
+    figure = plots.curves(LINES, **WORDS | {"caption": text}).figure
+    shown = next(t for t in figure.texts if t.get_gid() == "caption")
+    plots.png(figure, dpi=100)
+
+    assert shown.get_text().replace("\n", "").replace(" ", "") == text.replace(" ", "")
+    assert shown.get_window_extent().x1 <= figure.bbox.x1
+
+
 def test_without_a_chinese_font_labels_become_codes_that_stay_apart(monkeypatch):
     monkeypatch.setattr(plots, "families", lambda: ("DejaVu Sans",))
     one, two = plots.label("对话甲"), plots.label("对话乙")
@@ -159,7 +169,8 @@ def test_series_differ_in_colour_marker_and_dash():
 
 def test_the_headline_draws_the_pairs_it_is_given_and_zero_as_a_bound():
     pairs = pd.DataFrame({"label": ["L1 x L2", "none seen"], "rho": [0.5, None], "joint": [0.02, 0.0], "low": [0.01, 0.0], "high": [0.04, 0.03]})
-    axes = plots.headline(theory(), pairs, title="What asking twice buys", caption="n = 9.")
+    words = {"xlabel": "correlation", "ylabel": "both", "lost_title": "Lost", "lost_label": "lost", "gain_title": "Gain", "gain_label": "times"}
+    axes = plots.headline(theory(), pairs, title="What asking twice buys", caption="n = 9.", **words)
     marks = {line.get_label(): line for line in axes[0].lines if line.get_label() in ("L1 x L2", "none seen")}
 
     assert (marks["L1 x L2"].get_xdata()[0], marks["L1 x L2"].get_ydata()[0]) == (0.5, 0.02)

@@ -219,6 +219,7 @@ def test_each_turn_is_judged_against_its_own_gold(long):
 
     assert list(turns["x"]) == [0, 1, 2, 3, 4, 5]
     assert set(turns["n"]) == {20}
+    assert turns["low"].min() >= 0 and turns["high"].max() <= 1
 
 
 def test_repeat_noise_is_measured_and_a_deterministic_judge_has_none():

@@ -7,6 +7,7 @@ xlabel="", ylabel="", caption="", ...)`` and returns the axes. A missing number 
 from __future__ import annotations
 
 import io
+import re
 import textwrap
 from collections.abc import Callable
 from functools import cache, update_wrapper
@@ -55,8 +56,7 @@ def families() -> tuple[str, ...]:
 def label(text: object) -> str:
     """*text* as it can be drawn: inert, and as an ASCII code where no installed font has the letters."""
     drawn = inert(text)
-    drawable = len(families()) > 1 or all(ord(c) < 0x2E80 for c in drawn)
-    return drawn if drawable else f"#{sha256(drawn)[:6]} (no CJK font)"
+    return drawn if len(families()) > 1 or all(ord(c) < 0x2E80 for c in drawn) else f"#{sha256(drawn)[:6]} (no CJK font)"
 
 
 def canvas(columns: int = 1, *, width: float = 7.2, height: float = 4.2) -> tuple[Picture, Any]:
@@ -65,11 +65,17 @@ def canvas(columns: int = 1, *, width: float = 7.2, height: float = 4.2) -> tupl
     return figure, figure.subplots(1, columns)
 
 
+def _wrap(text: object, width: int) -> str:
+    """*text* in lines of *width* Latin letters; a Chinese letter takes two and may end a line."""
+    spaced = re.sub("([\u2e80-\uffff])", r"\1 ", label(text))
+    return re.sub("([\u2e80-\uffff]) ", r"\1", "\n".join(textwrap.wrap(spaced, width)))
+
+
 def _finish(ax: Any, title: str, *, xlabel: str = "", ylabel: str = "", top: float | None = None) -> Any:
     """Words, fonts and spines; *top* is the height of the title above the axis."""
     spec = ax.get_subplotspec()
     letters = int(ax.figure.get_figwidth() * 11.5 / (spec.get_gridspec().ncols if spec else 1))
-    ax.set_title("\n".join(textwrap.wrap(label(title), letters)), fontsize=10, loc="left", color=INK, y=top)
+    ax.set_title(_wrap(title, letters), fontsize=10, loc="left", color=INK, y=top)
     ax.set_xlabel(xlabel, fontsize=9)
     ax.set_ylabel(ylabel, fontsize=9)
     ax.tick_params(labelsize=8)
@@ -82,24 +88,23 @@ def _finish(ax: Any, title: str, *, xlabel: str = "", ylabel: str = "", top: flo
 
 def _caption(ax: Any, text: str) -> None:
     """Small print: at the foot of a figure of ours, under the axis of somebody else's."""
-    figure, alone = ax.figure, len([a for a in ax.figure.axes if a.get_subplotspec()]) < 3
-    lines = textwrap.wrap(label(text), int(figure.get_figwidth() * (16 if alone else 5)))
+    figure, lines = ax.figure, _wrap(text, int(ax.figure.get_figwidth() * 16))
     style: dict[str, Any] = {"fontsize": 7.5, "color": GREY, "gid": "caption"}
-    if isinstance(figure, Picture) and alone:
-        height = (11 * len(lines) + 4) / 72 / figure.get_figheight()
-        cast(Any, figure.get_layout_engine()).set(rect=(0, height, 1, 1 - height))
-        figure.text(0.012, 0.01, "\n".join(lines), va="bottom", **style)
+    if isinstance(figure, Picture):
+        height = (11 * (lines.count("\n") + 1) + 4) / 72 / figure.get_figheight()
+        cast(Any, figure.get_layout_engine()).set(rect=(0, height, 1, 0.985 - height))
+        figure.text(0.012, 0.01, lines, va="bottom", **style)
     else:
-        at = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
-        ax.annotate("\n".join(lines), (0, 0), (0, -36 if ax.axison else -6), va="top", **at, **style)
+        at = (0, -36 if ax.axison else -6)
+        ax.annotate(lines, (0, 0), at, "axes fraction", textcoords="offset points", annotation_clip=False, va="top", **style)
 
 
 def nothing(title: str, reason: str, *, ax: Any = None, caption: str = "", **_: str) -> Axes:
     """An axis that says why it is empty."""
     ax = canvas(height=1.6)[1] if ax is None else ax
     ax.set_axis_off()
-    text = "\n".join(textwrap.wrap(f"nothing to draw: {label(reason)}", 80))
-    ax.text(0.5, 0.5, text, ha="center", va="center", fontsize=9, color=GREY, transform=ax.transAxes)
+    look = {"ha": "center", "va": "center", "fontsize": 9, "color": GREY, "transform": ax.transAxes}
+    ax.text(0.5, 0.5, _wrap(f"nothing to draw: {reason}", 80), **look)
     _caption(ax, caption)
     return cast(Axes, _finish(ax, title))
 
@@ -156,8 +161,7 @@ def _scale(ax: Any, *, log: str = "", percent: str = "", x: Any = (0.5,), ticks:
 
 def _error_bars(ax: Any, x: Any, y: Any, low: Any, high: Any, *, across: bool = False, i: int = 0, **style: Any) -> None:
     """Points with intervals in the style of series *i*; *across* draws the intervals along x."""
-    centre = x if across else y
-    arms = np.nan_to_num(np.abs(np.vstack([centre - low, high - centre])))
+    arms = np.nan_to_num(np.abs(np.vstack([low, high]) - (x if across else y)))
     look = {"fmt": MARKERS[i % 7], "color": OKABE_ITO[i % 7], "capsize": 2.5, "lw": 1.3, "ms": 5.5}
     ax.errorbar(x, y, **{"xerr" if across else "yerr": arms}, **{**look, **style})
 
@@ -299,7 +303,7 @@ def error_scatter(ax: Any, table: pd.DataFrame) -> None:
     _legend(ax, **BESIDE, title="gold level", title_fontsize=8)
 
 
-def headline(theory: pd.DataFrame, pairs: pd.DataFrame, *, title: str, caption: str = "", ax: Any = None) -> Any:
+def headline(theory: pd.DataFrame, pairs: pd.DataFrame, *, title: str, caption: str = "", ax: Any = None, **words: str) -> Any:
     """What double confirmation buys, as three panels (*ax*: three axes) over the latent error correlation; returns the three.
 
     *theory* columns: rho, p (false-alarm rate of one judge), joint, t4, gain, sens (sensitivity of one judge), lost.
@@ -325,16 +329,12 @@ def headline(theory: pd.DataFrame, pairs: pd.DataFrame, *, title: str, caption: 
         axes[0].plot([at], [row["high" if bound else "joint"]], zorder=5, label=label(row["label"]), **look)
     for panel, log, percent in zip(axes, ("y", "", "y"), ("y", "y", ""), strict=True):
         _scale(panel, log=log, percent=percent)
-    words = (
-        (title, "P(both falsely critical)", f"{caption} Dotted: one judge; dashed: product rule; shaded: heavier (t4) tail."),
-        ("Sensitivity lost by asking for both", "sensitivity of one minus both", "Model curves: Gaussian copula, equal margins."),
-        ("Gain over one stricter judge", "times fewer false alarms", "At the same sensitivity (one judge 90 %), binormal model."),
-    )
-    for panel, (heading, ylabel, note) in zip(axes, words, strict=True):
+    _caption(axes[0], caption)
+    titles = (title, words.get("lost_title", ""), words.get("gain_title", ""))
+    for panel, heading, key in zip(axes, titles, ("ylabel", "lost_label", "gain_label"), strict=True):
         panel.set_xlim(-0.02, 1.02)
-        _caption(panel, note)
-        _finish(panel, heading, xlabel="latent correlation of the two errors", ylabel=ylabel)
         _legend(panel, fontsize=7)
+        _finish(panel, heading, xlabel=words.get("xlabel", ""), ylabel=words.get(key, ""))
     return axes
 
 
@@ -357,7 +357,7 @@ def reliability(ax: Any, table: pd.DataFrame, mass: pd.DataFrame, *, gate: float
     _scale(ax, percent="y")
     _legend(ax, loc="upper left")
     _finish(over, "", ylabel="n")
-    return 1.26
+    return 1.24
 
 
 @_drawing("no non-critical dialogue has both verdicts", "fpr", height=5.4)
@@ -396,5 +396,5 @@ def waterfall(ax: Any, table: pd.DataFrame) -> None:
     ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     for i, v in enumerate(value):
         ax.text(i, v, f"{v:,.0f}" if v >= 100 else f"{v:.2g}", ha="center", va="bottom", fontsize=8)
-    ax.set_xticks(x, ["\n".join(textwrap.wrap(label(t), 13)) for t in table["label"]])
+    ax.set_xticks(x, [_wrap(t, 13) for t in table["label"]])
     _legend(ax, loc="upper right", ncols=3, fontsize=7.5)

@@ -15,15 +15,14 @@ if TYPE_CHECKING:
     from workbench.study._independence import independence
     from workbench.study._review import review
     from workbench.study._thresholds import thresholds
-    from workbench.study.base import Result
+    from workbench.study.base import Material, Result
 
-_HOME = {"Result": "base", "drift_monitor": "_drift"} | {
+_HOME = {"Material": "base", "Result": "base", "drift_monitor": "_drift"} | {
     n: f"_{n}" for n in ("ablation", "anchoring", "compare", "design", "drift", "independence", "review", "thresholds")
 }
 __all__ = [
-    "Result", "ablation", "anchoring", "compare", "design", "drift", "drift_monitor", "from_cli", "independence", "review", "thresholds",
+    "Material", "Result", "ablation", "anchoring", "compare", "design", "drift", "drift_monitor", "from_cli", "independence", "review", "thresholds",
 ]  # fmt: skip
-STORED = ("compare", "independence", "thresholds")  # on dialogues, these make a run first
 
 
 def __getattr__(name: str) -> Any:
@@ -39,14 +38,11 @@ def from_cli(name: str, target: str | None, *, judges: Sequence[str] = (), repea
     from workbench.errors import SetupError
     from workbench.runner import MANIFEST, Run
 
-    if name == "selfcheck":
-        module = importlib.import_module("workbench.study.selfcheck")
-        return module.from_cli(target, judges=judges, repeats=repeats, limit=limit)  # type: ignore[no-any-return]
-    if name not in _HOME or name in ("Result", "drift_monitor"):
-        studies = sorted({*_HOME, "selfcheck"} - {"Result", "drift_monitor"})
+    studies = sorted({*_HOME, "selfcheck"} - {"Material", "Result", "drift_monitor"})
+    if name not in studies:
         raise SetupError(f"there is no study '{name}': choose one of {', '.join(studies)}")
-    study = __getattr__(name)
-    if name == "design":
+    study = importlib.import_module("workbench.study.selfcheck").selfcheck if name == "selfcheck" else __getattr__(name)
+    if name in ("design", "selfcheck"):
         return study()  # type: ignore[no-any-return]
     if target is None:
         raise SetupError(f"study '{name}' needs a run directory or dialogues: workbench study {name} data/runs/NAME")

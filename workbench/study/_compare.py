@@ -34,8 +34,8 @@ def compare(
     """Compare M judges over R repeats of the same transcripts (enforced by the hash of the text).
 
     *source*: a run (its L1 and L2), several runs, or a sequence of judges to run over *dialogues*, each in L2's place, so
-    that all see the same. *tier* keeps one tier of stored runs. The board and the omnibus test stand on repeat 0, declared
-    in advance; the pairwise tests use all repeats. An unknown is never right, and the bounds say what it could hide.
+    that all see the same. *tier* keeps one tier of stored runs. The board, the confusions and the omnibus test stand on repeat 0,
+    declared in advance; the pairwise tests use all repeats. An unknown is never right, and the bounds say what it could hide.
     """
 
     def study(m: Material) -> Result:
@@ -43,7 +43,7 @@ def compare(
         family = m.frame.groupby("dialogue_id")["family"].first().reindex(rated.index)
         columns = {str(c): rated[c] for c in rated}
         board = agreement_board(columns, cluster=family, seed=seed_for(seed, "board"), n_resamples=n_resamples)
-        counts = {j: confusion(m.frame[m.frame["judge"] == j], "level") for j in judges}
+        counts = {j: confusion(m.only(judge=j, repeat=0).frame, "level") for j in judges}
         frames = {"judges": _costs(m), "disagreements": _disagreements(rated), "board": board_frame(board)}
         frames |= {
             "ranks": _ranks(m, judges, seed, n_resamples),

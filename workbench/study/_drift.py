@@ -16,7 +16,7 @@ from workbench.stats.estimate import Estimate, SignificanceTest, not_applicable
 from workbench.stats.paired import adjust, sign_flip, stuart_maxwell
 from workbench.stats.proportions import proportion
 from workbench.stats.resample import mean, seed_for
-from workbench.study.base import Material, Number, Result, by_stratum, figure, gather, named, sentences, table
+from workbench.study.base import Material, Number, Result, by_stratum, figure, gather, named, sentences, share, table
 
 KEYS = ["family", "dialogue_id"]
 TIERS = ("L1", "L2")
@@ -125,7 +125,7 @@ def _turns(m: Material, seed: int) -> pd.DataFrame:
         control = pd.DataFrame(_shuffled(error, seed, tier), error.index, error.columns)
         for what, wide in (("error", error), ("shuffled", control), ("right", _wide(m, tier, "right"))):
             for turn in wide:
-                e = mean(wide[turn], name=what, cluster=wide.index.get_level_values("family"))
+                e = (share if what == "right" else mean)(wide[turn], name=what, cluster=wide.index.get_level_values("family"))
                 parts.append({"tier": tier, "what": what, "x": turn, "value": e.value, "low": e.low, "high": e.high, "n": e.n})
     return pd.DataFrame(parts, columns=["tier", "what", "x", "value", "low", "high", "n"])
 
