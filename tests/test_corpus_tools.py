@@ -13,8 +13,14 @@ from workbench.schema import Dialogue
 
 
 @pytest.fixture(scope="module")
-def corpus():
+def whole():
     return load_corpus()
+
+
+@pytest.fixture(scope="module")
+def corpus(whole):
+    """The first families, enough for a rule to be broken in."""
+    return whole[:24]
 
 
 def changed(corpus, **fields):
@@ -31,8 +37,8 @@ def with_text(corpus, text, at=-1):
     return changed(corpus, turns=turns)
 
 
-def test_the_shipped_corpus_keeps_every_rule(corpus):
-    assert validate(corpus) == []
+def test_the_shipped_corpus_keeps_every_rule(whole):
+    assert validate(whole) == []
 
 
 @pytest.mark.parametrize(
@@ -66,7 +72,9 @@ def test_what_a_text_may_not_hold_is_named_and_the_text_is_not_repeated(corpus, 
 
 
 def test_ordinary_numbers_and_words_pass(corpus):
-    assert validate(with_text(corpus, "At 5.30 on 12 May 2026 we were 14 people, 3 cakes and 250 pages, I'm hanging on.")) == []
+    ordinary = "At 5.30 on 12 May 2026 we were 14 people, 3 cakes and 250 pages, I'm hanging on."
+
+    assert not any(p.startswith(corpus[0].id) for p in validate(with_text(corpus, ordinary)))
 
 
 def test_roles_alternate_and_gold_stands_with_the_user_only(corpus):
@@ -91,17 +99,17 @@ def test_a_family_that_contrasts_nothing_is_named(corpus):
     assert any("contrast nothing" in p for p in validate(Corpus([*corpus, *twins])))
 
 
-def test_the_known_length_leak_shows_and_place_in_file_does_not(corpus):
-    table = leaks(corpus).set_index("feature")
+def test_the_known_length_leak_shows_and_place_in_file_does_not(whole):
+    table = leaks(whole).set_index("feature")
 
     assert table.loc["user turns", "auc"] > 0.6 and table.loc["user turns", "low"] > 0.5
     assert table.loc["place in file", "low"] <= 0.5 <= table.loc["place in file", "high"]
     assert (table.low <= table.auc).all() and (table.auc <= table.high).all()
 
 
-def test_a_planted_leak_is_found(corpus):
+def test_a_planted_leak_is_found(whole):
     """A trend given exactly when the gold is high must be told by AUC 1."""
-    raw = [d.model_dump(mode="json") for d in corpus]
+    raw = [d.model_dump(mode="json") for d in whole]
     for r in raw:
         r["trend"] = (
             {"negative_days_7d": 3, "consecutive_negative_days": 1} if r["gold"]["risk_level"] in ("high", "critical") else None
@@ -111,11 +119,11 @@ def test_a_planted_leak_is_found(corpus):
     assert table.loc["a trend is given", "auc"] == 1.0
 
 
-def test_counts_add_up_and_read_as_text(corpus):
-    table = stats(corpus)
+def test_counts_add_up_and_read_as_text(whole):
+    table = stats(whole)
 
-    assert table[table.part == "level"].n.sum() == len(corpus) == table[table.part == "language"].n.sum()
-    assert "216 dialogues in 92 families" in stats_text(corpus) and "AUC" in stats_text(corpus)
+    assert table[table.part == "level"].n.sum() == len(whole) == table[table.part == "language"].n.sum()
+    assert "216 dialogues in 92 families" in stats_text(whole) and "AUC" in stats_text(whole)
 
 
 def test_the_screen_reads_words_whole():

@@ -77,19 +77,12 @@ def leaks(corpus: Corpus) -> pd.DataFrame:
 
 
 def _shape(place: int, d: Dialogue) -> dict[str, float]:
-    said = [t.content for t in d.turns if t.role == "user"]
-    found = {
-        "user turns": len(said),
-        "characters": sum(map(len, said)),
-        "characters of the last turn": len(said[-1]),
-        "place in file": place,
-    }
-    found = {
-        f"{name} ({'zh' if d.lang != 'en' else 'en'})" if name.startswith("char") else name: float(v) for name, v in found.items()
-    }
+    said, tongue = [len(t.content) for t in d.turns if t.role == "user"], "en" if d.lang == "en" else "zh"
+    found: dict[str, float] = {"user turns": len(said), "place in file": place, "a trend is given": d.trend is not None}
+    found |= {f"characters ({tongue})": sum(said), f"characters of the last turn ({tongue})": said[-1]}
     if d.trend is not None:
         found |= {"negative days": d.trend.negative_days_7d, "negative days in a row": d.trend.consecutive_negative_days}
-    return found | {"a trend is given": float(d.trend is not None)}
+    return found
 
 
 def stats_text(corpus: Corpus) -> str:
