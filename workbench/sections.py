@@ -231,7 +231,7 @@ class Page:
         says = tuple(str(x) for x in result.summary(self.lang))
         if not any(e.status in ("ok", "too_few") for e in result.estimates):
             return self._section(key, sentences=says)  # a figure of what does not apply would be an empty one
-        figures = tuple((name, png(figure)) for name, figure in result.figures().items())
+        figures = tuple((f"{name.replace('_', ' ')}: {_title(figure)}", png(figure)) for name, figure in result.figures().items())
         return self._section(key, sentences=says, figures=figures, tables=(("estimates", estimates_table(result.estimates)),))
 
     def drift(self) -> Section:
@@ -288,6 +288,11 @@ class Page:
         from workbench.crisis import render
 
         return self._section("resources", items=tuple(str(render(self.region, self.today)).splitlines()))
+
+
+def _title(figure: Any) -> str:
+    """The titles of a figure's axes, which are its description for those who cannot see it."""
+    return "; ".join(dict.fromkeys(ax.get_title(loc="left").replace("\n", " ") for ax in figure.axes if ax.get_title(loc="left")))
 
 
 def _distinct(values: pd.Series) -> str:
