@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from workbench.store import Store
 
 NANO: Final = 1_000_000_000  # money is counted in whole billionths of a dollar: sums stay exact
-CHUNK: Final = 32  # calls' worth that one process draws from a shared ledger at a time
+CHUNK: Final = 128  # at most so many calls' worth is drawn from a shared ledger at a time
 
 
 class Price(NamedTuple):
@@ -80,8 +80,8 @@ class Budget:
     """Limits for one run in US dollars and tokens, and per day in calls; None is no limit.
 
     ``reserve`` raises BudgetError rather than let the next call pass a limit; ``settle`` gives back what was not used.
-    Attached to a store, the ledger is shared: all processes on the same scope draw from one amount, CHUNK calls' worth
-    at a time, and a later one sees what is gone. What a dead process had drawn and not spent is freed when the next
+    Attached to a store, the ledger is shared: all processes on the same scope draw from one amount, at most CHUNK calls'
+    worth and a 64th of the limit at a time, and a later one sees what is gone. What a dead process had drawn and not spent is freed when the next
     one attaches and finds nobody alive.
     """
 
@@ -120,17 +120,16 @@ class Budget:
         if self.usd is not None and price is None and not self.allow_unpriced:
             raise BudgetError(f"the price of judge '{judge.name}' is unknown: give it one in judges.toml, or --allow-unpriced")
         asked = Usage(prompt_tokens(prompt), max_tokens)
-        day = datetime.fromtimestamp(self._clock(), self._tz).date().isoformat()
-        wanted = (
-            (f"{self._scope}:usd", ceil(price.cost(asked) * NANO) if price else 0, None if self.usd is None else round(self.usd * NANO), CHUNK),
-            (f"{self._scope}:tokens", asked.prompt_tokens + max_tokens if judge.kind == "remote" else 0, self.tokens, CHUNK),
-            (f"calls:{day}", 1, self.calls_per_day, 1),
-        )  # fmt: skip
+        wanted: list[tuple[str, int, int]] = []
+        if self.usd is not None and price:
+            wanted.append((f"{self._scope}:usd", ceil(price.cost(asked) * NANO), round(self.usd * NANO)))
+        if self.tokens is not None and judge.kind == "remote":
+            wanted.append((f"{self._scope}:tokens", asked.prompt_tokens + max_tokens, self.tokens))
+        if self.calls_per_day is not None:
+            wanted.append((f"calls:{datetime.fromtimestamp(self._clock(), self._tz).date()}", 1, self.calls_per_day))
         held: list[tuple[str, int]] = []
-        for name, need, limit, chunk in wanted:
-            if limit is None or not need:
-                continue
-            if not self._take(name, need, limit, chunk):
+        for name, need, limit in wanted:
+            if not self._take(name, need, limit):
                 self._idle.update(dict(held))
                 raise BudgetError(_REFUSALS.get(name.rsplit(":")[-1], _NO_CALLS).format(need, limit, need / NANO, limit / NANO))
             held.append((name, need))
@@ -144,8 +143,9 @@ class Budget:
             for name, amount in hold.parts:
                 self._idle[name] += amount - used.get(name.rsplit(":", 1)[1], amount)
 
-    def _take(self, name: str, need: int, limit: int, chunk: int) -> bool:
-        for want in (need * chunk, need - self._idle[name]):
+    def _take(self, name: str, need: int, limit: int) -> bool:
+        # Drawing on the shared ledger takes a transaction: many calls' worth at a time, but little of a small budget.
+        for want in (min(CHUNK * need, max(need, limit // 64)), need - self._idle[name]):
             if self._idle[name] < need and self._draw(name, want, limit):
                 self._idle[name] += want
         fits = self._idle[name] >= need

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -21,6 +21,7 @@ from workbench.judges.base import Reply, Request, Usage
 from workbench.schema import Reason
 
 if TYPE_CHECKING:
+    import httpx2
     from openai import APIStatusError, AsyncOpenAI
 
 MAX_TEMPERATURE: Final = 0.7
@@ -152,16 +153,12 @@ class RemoteJudge:
     async def _keep(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[AsyncOpenAI, None]:
         """Hold a client for as long as its loop runs: asyncio ends open generators, so this one, before a loop closes."""
         import httpx2
-        from openai import AsyncOpenAI, DefaultAioHttpClient, Omit
+        from openai import AsyncOpenAI, Omit
 
-        here = urlsplit(self.base_url).hostname in ("127.0.0.1", "localhost", "::1")  # no proxy can reach this machine for us
-        http = DefaultAioHttpClient(
-            verify=_tls(), limits=httpx2.Limits(max_connections=1000), follow_redirects=False, trust_env=not here
-        )
-        timeout = httpx2.Timeout(self.timeout_s)
-        quiet: dict[str, Any] = {f"X-Stainless-{name}": Omit() for name in _TELLTALE}
+        headers: dict[str, Any] = {f"X-Stainless-{name}": Omit() for name in _TELLTALE} | {"Accept-Encoding": "gzip, deflate"}
         client = AsyncOpenAI(
-            base_url=self.base_url, api_key=self.key(), max_retries=0, timeout=timeout, http_client=http, default_headers=quiet
+            base_url=self.base_url, api_key=self.key(), max_retries=0, timeout=httpx2.Timeout(self.timeout_s), default_headers=headers,
+            http_client=_direct_client()(verify=_tls(), limits=httpx2.Limits(max_connections=1000), follow_redirects=False),
         )  # fmt: skip
         try:
             yield client
@@ -227,6 +224,25 @@ class RemoteJudge:
             usage=_usage(data.get("usage"), request, text), model=_name(data.get("model")), fingerprint=_name(data.get("system_fingerprint")),
             latency_s=latency, pause_s=_pause(response.headers), dropped=tuple(sorted(left_out)),
         )  # fmt: skip
+
+
+@cache
+def _direct_client() -> type[httpx2.AsyncClient]:
+    """The SDK's client on aiohttp, which takes address and headers as the SDK made them instead of merging them once more."""
+    import httpx2
+    from openai import DefaultAioHttpClient
+
+    address = lru_cache(httpx2.URL)
+
+    class DirectClient(DefaultAioHttpClient):
+        def build_request(
+            self, method: str, url: Any, *, content: Any = None, headers: Any = None, timeout: Any = None, **_: Any
+        ) -> httpx2.Request:
+            return httpx2.Request(
+                method, address(str(url)), content=content, headers=headers, extensions={"timeout": timeout.as_dict()}
+            )
+
+    return DirectClient
 
 
 @cache
