@@ -1,6 +1,6 @@
 """Time the core with everything on, beside what a short script would do. Prints ratios of medians over paired runs.
 
-    python benchmarks/core.py [--runs 5] [--only loop,offline,mixes,replay,gate,parser] [--large]
+    python benchmarks/core.py [--runs 5] [--only loop,offline,mixes,replay,gate,parser,seams] [--large]
 
 Every contestant is a process of its own; the server (benchmarks/mockserver.py) is one too and counts the calls. Prompts,
 parsing, budget, retries, ledger and progress are on; texts are unique, caches cold. Imports are not timed.
@@ -237,6 +237,58 @@ def parser() -> dict[str, Any]:
     return {"median_us": median_us(lambda: parse_assessment(CLEAN))}
 
 
+def seams() -> dict[str, float]:
+    """CPU microseconds of one call through the SDK with a network that answers at once: what each seam is worth. Least of 25."""
+    import httpx2
+    from mockserver import completion, verdict
+    from openai import AsyncOpenAI, Omit
+
+    from workbench.judges.remote import _TELLTALE, _direct_client
+
+    answer = json.dumps(completion(json.dumps(verdict(b"x")), 4000)).encode()
+    messages = rendered(1)[1]
+    body = json.dumps({"model": "m", "messages": messages, "temperature": 0}).encode()
+
+    class Answer(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> Any:
+            yield answer
+
+    class Instant(httpx2.AsyncBaseTransport):
+        async def handle_async_request(self, request: Any) -> Any:
+            return httpx2.Response(200, headers=[(b"content-type", b"application/json")], stream=Answer(), request=request)
+
+    def client(kind: Any = httpx2.AsyncClient, **options: Any) -> Any:
+        http = kind(transport=Instant(), follow_redirects=False)
+        return AsyncOpenAI(
+            base_url="http://127.0.0.1:9/v1", api_key="x", max_retries=0, timeout=httpx2.Timeout(12), http_client=http, **options
+        )
+
+    quiet = {f"X-Stainless-{name}": Omit() for name in _TELLTALE}
+    path, full = "/chat/completions", "http://127.0.0.1:9/v1/chat/completions"
+    plain, lean, direct = client(), client(default_headers=quiet), client(_direct_client(), default_headers=quiet)
+    ways = {
+        "typed create()": lambda: plain.chat.completions.create(model="m", messages=messages, temperature=0),
+        "raw response": lambda: plain.chat.completions.with_raw_response.create(model="m", messages=messages, temperature=0),
+        "generic post, body as bytes": lambda: plain.post(path, cast_to=httpx2.Response, content=body),
+        "+ whole address, no platform headers": lambda: lean.post(full, cast_to=httpx2.Response, content=body),
+        "+ request built once (what we use)": lambda: direct.post(full, cast_to=httpx2.Response, content=body),
+    }
+
+    async def cost(way: Any) -> float:
+        least = math.inf
+        for _ in range(25):
+            start = time.process_time()
+            for _ in range(60):
+                await way()
+            least = min(least, (time.process_time() - start) / 60)
+        return 1e6 * least
+
+    async def go() -> dict[str, float]:
+        return {name: await cost(way) for name, way in ways.items()}
+
+    return asyncio.run(go())
+
+
 def timed(work: Any) -> dict[str, Any]:
     start, cpu = time.perf_counter(), time.process_time()
     value = work()
@@ -252,6 +304,7 @@ ONE = {
     "replay": replay,
     "gate": gate,
     "parser": parser,
+    "seams": seams,
 }
 
 
@@ -389,13 +442,16 @@ def bench_rest(only: set[str], runs: int) -> None:
             "about 4",
             max(g["growth_4x"]) < 6,
         )
+    if "seams" in only:
+        for name, took in contest("seams").items():
+            line(f"SDK, {name}", f"{took:.0f} us CPU")
     if "parser" in only:
         p = contest("parser")
         line("parser, clean answer", f"{p['median_us']:.1f} us", "<= 40 us", p["median_us"] <= 40)
 
 
 def main() -> None:
-    sections = ("loop", "offline", "mixes", "replay", "gate", "parser")
+    sections = ("loop", "offline", "mixes", "replay", "gate", "parser", "seams")
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--runs", type=int, default=5)
     args.add_argument("--only", default=",".join(sections))
