@@ -163,6 +163,43 @@ def test_buttons_alone_suffice_and_the_focus_is_visible(server, page):
     assert style == "solid 3px"
 
 
+BOARDS = """\
+import workbench as wb
+from workbench.judges.simulated import SimulatedJudge, planted_corpus, severities
+from workbench.widgets import DriftViewer, JudgeBoard, ThresholdExplorer
+corpus, truth = planted_corpus(24, seed=5, turns=3, shift=0.5)
+one, two = (SimulatedJudge(severities(truth), name=f"sim-{i}", seed=i) for i in (1, 2))
+run = wb.sync(wb.run(wb.DoubleConfirmation(one, two), corpus, turns="all", repeats=2, progress=False))
+%%
+DriftViewer(run)
+%%
+JudgeBoard(corpus, judges=[one, two])
+%%
+ThresholdExplorer(run)"""
+
+
+def test_the_boards_draw_and_answer(server, folder, page):
+    open_notebook(page, server, notebook(folder, "boards.ipynb", BOARDS))
+    drift = panel_of(page, "show")
+    before = drift.locator("img.wb-figure").first.get_attribute("src")
+    drift.get_by_label("show", exact=True).select_option("confidence")
+    expect(drift.locator("img.wb-figure").first).not_to_have_attribute("src", before or "")
+    board = panel_of(page, "repeats")
+    board.get_by_role("button", name="▶ Run", exact=True).click()
+    expect(board.locator(".wb-status")).to_contain_text("done: the judges differ", timeout=KERNEL_MS)
+    expect(board.locator("img.wb-figure")).to_be_visible()
+    gates = panel_of(page, "gate L1")
+    missed = gates.get_by_role("row").filter(has_text="missed criticals")
+    said = missed.inner_text()
+    gates.get_by_role("slider").first.focus()
+    page.keyboard.press("End")
+    expect(missed).not_to_have_text(said)
+    for name, panel in (("drift", drift), ("board", board), ("thresholds", gates)):
+        assert cut_off(page, panel) == [], name
+    page.set_viewport_size({"width": 1280, "height": 5200})
+    shot(page, "boards")
+
+
 HOSTILE_CELLS = f"""\
 from workbench.schema import *
 bad = {HOSTILE.replace("alert(1)", "window.__owned=1").replace("alert(2)", "window.__owned=2")!r} + " $$x^2$$ \\\\begin{{align}}y\\\\end{{align}} 你好"
@@ -189,12 +226,12 @@ from workbench.widgets import SideBySide
 SideBySide([d], judges=[CueJudge(), SimulatedJudge()], outcomes=[o])"""
 
 
-def hostile(folder):
-    """A notebook whose every shown value is an attack."""
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c.strip()) for c in HOSTILE_CELLS.split("%%")])
+def notebook(folder, name: str, cells: str) -> str:
+    """Write a notebook of these code cells beside the others."""
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c.strip()) for c in cells.split("%%")])
     book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(book, folder / "hostile.ipynb")
-    return "hostile.ipynb"
+    nbformat.write(book, folder / name)
+    return name
 
 
 ATTACKS = """() => ({
@@ -209,7 +246,7 @@ ATTACKS = """() => ({
 def test_hostile_text_is_inert_in_the_browser_and_in_the_exported_page(server, folder, page):
     dialogs: list[str] = []
     page.on("dialog", lambda d: (dialogs.append(d.message), d.dismiss()))
-    open_notebook(page, server, hostile(folder))
+    open_notebook(page, server, notebook(folder, "hostile.ipynb", HOSTILE_CELLS))
     panel_of(page, "skipped")
     for summary in page.locator(".wb summary").all():
         if summary.is_visible() and summary.locator("xpath=..").get_attribute("open") is None:
@@ -225,7 +262,7 @@ def test_an_exported_page_opens_without_any_request_and_without_an_error_in_a_wi
     from tests.refresh_notebooks import execute
     from tests.test_notebooks import exporter
 
-    book = execute(folder / hostile(folder))
+    book = execute(folder / notebook(folder, "hostile.ipynb", HOSTILE_CELLS))
     path = tmp_path / "hostile.html"
     path.write_text(exporter().from_notebook_node(book)[0], "utf-8")
     requests: list[str] = []

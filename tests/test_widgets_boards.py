@@ -80,6 +80,18 @@ def test_gold_is_a_line_of_its_own_for_the_level_and_absent_for_confidence(drift
     assert set(per_turn(rows, "confidence").series) == {"one"}
 
 
+def test_simulated_judges_are_labelled_in_every_panel(folder, tmp_path):
+    from workbench.judges.simulated import SimulatedJudge
+    from workbench.widgets.cases import AnchoringLab
+
+    pair = [SimulatedJudge(name="a", seed=1), SimulatedJudge(name="b", seed=2, anchoring=0.5)]
+    run = wb.sync(wb.run(wb.DoubleConfirmation(*pair), corpus(12), out=folder / "sim", turns="all", progress=False))
+    assert "(simulated)" in DriftViewer(run).one.value and "(simulated)" in repr(ThresholdExplorer(run))
+    lab = AnchoringLab(corpus(4), judges=pair)
+    press(lab, "▶ Run")
+    assert "b (simulated)" in words(lab.tally.value) and "b (simulated) as L2" in words(lab.out.value)
+
+
 def test_a_run_of_last_turns_only_has_no_drift_to_view(flat):
     with pytest.raises(SetupError, match="turns='all'"):
         DriftViewer(flat)
@@ -171,3 +183,39 @@ def test_at_the_pipelines_own_gate_the_explorer_agrees_with_the_run(flat):
     missed, false = operating(flat.outcomes, (0.85, 0.85), ("critical", "critical"))
     gold = flat.outcomes.gold_level == RiskLevel.CRITICAL.value
     assert missed.value == (~flat.outcomes.confirmed[gold]).mean() and false.value == flat.outcomes.confirmed[~gold].mean()
+
+
+def test_no_panel_shadows_what_ipywidgets_needs_for_itself():
+    """A method called ``open`` once kept a panel from ever reaching the browser."""
+    import inspect
+
+    import ipywidgets
+
+    from workbench.widgets import base, boards, cases, review
+
+    meant = {"__init__", "__repr__", "_repr_mimebundle_", "__module__", "__doc__", "__annotations__", "__qualname__"}
+    panels = [
+        c
+        for m in (base, boards, cases, review)
+        for _, c in inspect.getmembers(m, inspect.isclass)
+        if issubclass(c, ipywidgets.Widget)
+    ]
+    for cls in (c for c in panels if c.__module__.startswith("workbench")):
+        taken = {
+            name for base_class in cls.__mro__ if not base_class.__module__.startswith("workbench") for name in vars(base_class)
+        }
+        theirs = {
+            n
+            for n in set(vars(cls)) & taken - meant
+            if not n.startswith(("_traits", "_all_trait", "_trait", "_instance", "_static", "_descriptors", "_cached"))
+        }
+        assert theirs - {"_esm", "_css"} == set(), cls
+
+
+def test_every_panel_opens_its_channel_to_the_browser(flat, drift, tmp_path):
+    for panel in (
+        JudgeBoard(corpus(4), judges=[WordJudge("one"), Shy("two")], out=tmp_path),
+        DriftViewer(drift),
+        ThresholdExplorer(flat),
+    ):
+        assert panel.comm is not None and panel.model_id

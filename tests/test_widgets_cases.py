@@ -186,7 +186,7 @@ def test_the_lab_draws_an_arrow_from_blind_to_told_and_tallies_flips():
     assert "1 of 1" in words(lab.tally.value) and "always the same answer" in words(lab.tally.value)
     press(lab, "▶▶ Run all matching")
     # d3 is critical already; the other five of six move.
-    assert "told critical 1 5 of 6 [" in words(lab.tally.value)
+    assert "two (rules) told critical 1 5 of 6 [" in words(lab.tally.value)
     lab.told.value = "told_low"
     lab.pick.value = "d3"
     press(lab, "▶ Run")

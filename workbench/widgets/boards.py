@@ -28,6 +28,11 @@ MEASURES: Final = ("quadratic kappa", "agreement", "ordinal alpha", "AC1", "AC2"
 WHATS: Final = {"level": "rank", "confidence": "confidence", "score": "score"}
 
 
+def marked(frame: pd.DataFrame) -> str:
+    """What a title must say of these rows."""
+    return " (simulated)" if (frame.judge_kind == "simulated").any() else ""
+
+
 def drawn(ax: Any, alt: str) -> str:
     """A study's or a plot's axis as an image."""
     from workbench.plots import png
@@ -66,7 +71,7 @@ class DriftViewer(Panel):
         from workbench.plots import curves, spaghetti
 
         rows, what = self.rows[self.rows.tier == self.tier.value], WHATS[self.what.value]
-        mine, name = rows[rows.dialogue_id == self.pick.value], f"{self.tier.value}: {self.what.value}"
+        mine, name = rows[rows.dialogue_id == self.pick.value], f"{self.tier.value}: {self.what.value}{marked(rows)}"
         unknown = f"{int(mine[what].isna().sum())} of {len(mine)} assessments unknown. User turns count from 0."
         table = per_turn(mine, what)
         one = curves(table, title=f"{self.pick.value} ({name})", xlabel="user turn", ylabel=name, step=what == "rank",
@@ -118,7 +123,7 @@ class JudgeBoard(Panel):
         self.said: dict[str, dict[str, Assessment]] = {}
         self.result: Any = None
         self.measure.observe(lambda _: self.draw(), "value")
-        self.case.observe(lambda _: self.open(), "value")
+        self.case.observe(lambda _: self.open_case(), "value")
         choice = w.HBox([self.chosen, self.repeats, self.button("▶ Run", self.run, button_style="primary")])
         self.build([choice, self.work, self.measure, self.board, self.case, self.opened])
 
@@ -183,7 +188,7 @@ class JudgeBoard(Panel):
         lines = "".join(f"<li>{inert_html(line)}</li>" for line in self.result.summary())
         self.board.value = card(f"<ul>{lines}</ul>{picture_of}")
 
-    def open(self) -> None:
+    def open_case(self) -> None:
         """Open the chosen disagreement: the dialogue and what every judge said."""
         said = self.said.get(self.case.value or "", {})
         self.opened.value = dialogue_html(self.corpus.by_id(self.case.value)) + card(compare_html(said)) if said else ""
@@ -195,7 +200,7 @@ class ThresholdExplorer(Panel):
     def __init__(self, run: Run) -> None:
         from workbench.scoring import scorable
 
-        self.rows = scorable(run.outcomes)
+        self.rows, self.mark = scorable(run.outcomes), marked(run.frame)
         if self.rows.empty:
             raise SetupError("this run has no scorable outcome: it needs gold and rows that no judge learnt from")
         slider = {"min": 0.0, "max": 1.0, "step": 0.01, "value": 0.85, "readout_format": ".2f", "continuous_update": False}
@@ -208,7 +213,7 @@ class ThresholdExplorer(Panel):
         self.draw()
 
     def summary(self) -> str:
-        return f"{len(self.rows)} outcomes, {int((self.rows.gold_level == 'critical').sum())} of them critical by gold"
+        return f"{len(self.rows)} outcomes{self.mark}, {int((self.rows.gold_level == 'critical').sum())} of them critical by gold"
 
     def still(self) -> str:
         return f"{self.numbers.value}{self.figure.value}"
@@ -224,7 +229,7 @@ class ThresholdExplorer(Panel):
         path = [operating(self.rows, (g / 50, g / 50), levels) for g in range(51)]
         table = pd.DataFrame([{"x": f.value, "y": m.value, "series": "both gates moved together"} for m, f in path])
         here = [(false.value, missed.value, "here")] if None not in (false.value, missed.value) else []
-        ax = curves(table, title="Operating curve", xlabel="false confirmations, of dialogues that are not critical",
+        ax = curves(table, title=f"Operating curve{self.mark}", xlabel="false confirmations, of dialogues that are not critical",
                     ylabel="missed criticals", percent="xy", marks=here, caption=f"Levels: L1 {levels[0]}, L2 {levels[1]}. {self.summary()}.")  # fmt: skip
         ax.set_xlim(-0.02, max([0.1, *table.x.dropna() * 1.1]))
         ax.set_ylim(-0.02, 1.02)

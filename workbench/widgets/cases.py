@@ -264,13 +264,14 @@ class AnchoringLab(CasePanel):
             again = None if pipeline.l2.deterministic else await pipeline.assess(d, repeat=1, l1=blind.l1)
             told = await pipeline.assess(d, arm=arm, l1=blind.l1)
             row = flips(arm.name, blind, again, told) | {"family": family_of(d)}
-            self.seen[blind.l2.judge, arm.name, arm.paraphrase, d.id] = row
+            self.seen[f"{blind.l2.judge} ({blind.l2.judge_kind})", arm.name, arm.paraphrase, d.id] = row
             return blind, told
 
         self.each(todo, one, lambda done: self._then(*done[-1]))
 
     def _then(self, blind: Outcome, told: Outcome) -> str:
-        sides = f"<p>L2 blind {level_html(blind.l2.level)} &nbsp; L2 told {level_html(told.l2.level)}</p>"
+        who = inert_html(f"{blind.l2.judge} ({blind.l2.judge_kind})")
+        sides = f"<p>{who} as L2: blind {level_html(blind.l2.level)} &nbsp; told {level_html(told.l2.level)}</p>"
         self.out.value = card(f"<h4>{inert_html(blind.dialogue_id)}</h4>", sides, arrow_svg(blind.l2, told.l2))
         head = [
             "L2",
