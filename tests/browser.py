@@ -141,14 +141,15 @@ def open_notebook(page: Page, server: Lab, name: str, *, run: bool = True) -> No
     page.set_default_timeout(CLICK_MS)
 
 
-def shot(page: Page, name: str, selector: str = "") -> Path:
-    """A screenshot for a person to look at, in the ignored folder ``artefacts``; with *selector* that element, whole."""
+def shot(page: Page, name: str, what: str | Locator = "") -> Path:
+    """A screenshot for a person to look at, in the ignored folder ``artefacts``; with *what* (a selector or a locator) that element, whole."""
     SHOTS.mkdir(exist_ok=True)
     path, size = SHOTS / f"{name}.png", page.viewport_size
-    if selector and size:
+    if what and size:
+        element = page.locator(what).first if isinstance(what, str) else what
         page.set_viewport_size({"width": size["width"], "height": 2600})
-        page.locator(selector).first.scroll_into_view_if_needed()
-        page.locator(selector).first.screenshot(path=path)
+        element.scroll_into_view_if_needed()
+        element.screenshot(path=path)
         page.set_viewport_size(size)
     else:
         page.screenshot(path=path)

@@ -195,9 +195,8 @@ def test_the_boards_draw_and_answer(server, folder, page):
     page.keyboard.press("End")
     expect(missed).not_to_have_text(said)
     for name, panel in (("drift", drift), ("board", board), ("thresholds", gates)):
+        shot(page, name, panel)
         assert cut_off(page, panel) == [], name
-    page.set_viewport_size({"width": 1280, "height": 5200})
-    shot(page, "boards")
 
 
 HOSTILE_CELLS = f"""\
