@@ -28,7 +28,7 @@ TESTS = Path(__file__).parents[1] / "tests" / "data"
 HIGH = RiskLevel.HIGH.rank
 CUE_OFF = (
     "ideation", "passive", "better_off", "wish_gone", "veiled", "intent", "plan", "prep", "imminent", "time", "farewell", "farewell_strong", "arranging",
-    "settled", "after_me", "steady", "calm", "burden", "hopeless", "trapped", "self_injury", "concealed", "distress", "topic", "emoji_dark", "recovered",
+    "settled", "after_me", "steady", "calm", "burden", "hopeless", "trapped", "self_injury", "concealed", "distress", "emoji_dark", "recovered",
     "protective", "benign", "banal", "joke", "fiction", "quote_frame", "quotation", "professional", "reveal", "past", "hypothetical", "third", "worried",
     "shield.idiom", "shield.denied", "negation", "injection", "typo",
 )  # fmt: skip
@@ -183,14 +183,19 @@ def ablate() -> None:
     dialogues = [*load_corpus(), *messages("domain.jsonl"), *messages("messages_dev.jsonl")]
     gold = [d.gold.risk_level.rank for d in dialogues if d.gold]
 
-    def cue_rates(off: Sequence[str]) -> tuple[float, float]:
+    def cue_rates(off: Sequence[str]) -> tuple[float, float, float]:
         judge = CueJudge(off=off)
-        return balanced(zip(gold, [ask(judge, view_of(d, context=False), "L1").level.rank for d in dialogues], strict=True))  # type: ignore[union-attr]
+        said = [ask(judge, view_of(d, context=False), "L1") for d in dialogues]
+        right = [
+            a.level.rank == g and set(d.gold.flags) == {f for f, on in a.flags.items() if on}
+            for a, g, d in zip(said, gold, dialogues, strict=True)
+        ]  # type: ignore[union-attr]
+        return (*balanced(zip(gold, [a.level.rank for a in said], strict=True)), float(np.mean(right)))  # type: ignore[union-attr]
 
     base = cue_rates(())
     rows = [(name, *(f"{100 * (r - b):+.1f}" for r, b in zip(cue_rates((name,)), base, strict=True))) for name in CUE_OFF]
-    table(f"cue, text only, {len(dialogues)} texts: sensitivity {base[0]:.2f}, specificity {base[1]:.2f}; change when switched off",
-          ("family", "sensitivity", "specificity"), rows)  # fmt: skip
+    table(f"cue, text only, {len(dialogues)} texts: sensitivity {base[0]:.2f}, specificity {base[1]:.2f}, level and flags all right {base[2]:.2f}; "
+          "change in points when switched off", ("family", "sensitivity", "specificity", "level and flags right"), rows)  # fmt: skip
     corpus = list(load_corpus())
     truth = [int(d.gold.risk_level.rank >= HIGH) for d in corpus if d.gold]
     rows = []
