@@ -73,6 +73,11 @@ def test_no_anchoring_is_shown_by_equivalence_not_by_a_large_p(unmoved):
     assert unmoved["told_critical: net towards"].low < 0.05
 
 
+def test_wordings_of_one_anchor_are_compared(anchored, unmoved):
+    assert 0 < anchored["told_low: flips between wordings"].value < 0.5
+    assert anchored["told_low: flips between wordings"].n == 60
+
+
 def test_contrasts_are_adjusted_as_one_family(anchored):
     tests = [r for r in anchored.estimates if r.name.endswith(" = blind")]
 

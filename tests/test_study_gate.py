@@ -145,6 +145,12 @@ def test_ppv_follows_bayes(joint):
     assert row["low"] <= row["y"] <= row["high"]
 
 
+def test_disagreement_is_worth_what_l2_gets_right(joint):
+    pair = joint.frames["pairs"].query("pair == 'L1 x L2' and level_1 != 'unknown' and level_2 != 'unknown' and level_1 != level_2")
+
+    assert joint["L1 x L2: L2 right where they differ"].value == pytest.approx((pair["level_2"] == pair["gold_level"]).mean())
+
+
 def test_the_whole_gate_is_stricter_than_the_level(material, joint):
     assert study.independence(material, at="gate")["L1 x L2: rate_first"].value < joint["L1 x L2: rate_first"].value
 

@@ -18,7 +18,7 @@ from workbench.stats.estimate import not_applicable
 from workbench.stats.paired import adjust, anchoring_index, sign_flip, tost
 from workbench.stats.proportions import proportion
 from workbench.stats.resample import bootstrap, family_sums, mean, seed_for
-from workbench.study._arms import arm_rows, by_dialogue, contrast, differences, families_of, moves, towards
+from workbench.study._arms import arm_rows, by_dialogue, contrast, differences, families_of, moves, towards, wordings
 from workbench.study.base import Material, Number, Result, by_stratum, figure, gather, named, row_shares, sentences, table
 
 QUOTING = ("told_l1", "label_confidence", "label_rationale")  # they tell L1's own level
@@ -99,6 +99,7 @@ def _means(scores: pd.DataFrame) -> pd.DataFrame:
 def _measure(m: Material, told: list[str], margin: float, gate: float, seed: int) -> Iterator[Number]:
     for arm in told:
         yield from contrast(m, arm, seed=seed, gate=gate)
+        yield wordings(m, arm)
         if arm in DOSES or arm in QUOTING:
             yield from towards(m, arm, DOSES.index(arm) if arm in DOSES else None)
     if {"told_low", "told_critical"} <= set(told):

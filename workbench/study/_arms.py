@@ -60,6 +60,20 @@ def noise(material: Material, arm: str = "blind") -> pd.Series | Estimate:
     return pd.Series(flips_by_dialogue(wide.to_numpy(object)), wide.index)
 
 
+def wordings(material: Material, arm: str) -> Estimate:
+    """Flip rate between the paraphrases of one arm, first repeat: what the choice of words alone does, repeat noise included."""
+    rows = arm_rows(material, arm)
+    wide = (
+        rows[rows["repeat"] == 0]
+        .pivot(index=["family", "dialogue_id"], columns="paraphrase", values="l2_level")
+        .fillna("unknown")
+    )
+    name = f"{arm}: flips between wordings"
+    if wide.shape[1] < 2:
+        return not_applicable(name, "one wording only", n=len(wide))
+    return share(flips_by_dialogue(wide.to_numpy(object)), name=name, cluster=families_of(wide))
+
+
 def towards(material: Material, arm: str, target: int | None, *, against: str = "blind") -> Iterator[Estimate]:
     """Share of answers nearer to what was told than a blind one, and that share less the same in a blind re-run.
 

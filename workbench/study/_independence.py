@@ -122,6 +122,8 @@ def _pair_only(pair: pd.DataFrame) -> Iterator[Number]:
     missed = ~(pair["hit_1"] & pair["hit_2"])[critical].fillna(False)
     yield proportion(missed, name=f"{MAIN}: missed by either", cluster=pair["family"][critical])
     one, two, gold = (ranks(pair[c]) for c in ("level_1", "level_2", "gold_level"))
+    apart = (one != two) & ~np.isnan(one + two + gold)
+    yield proportion((two == gold)[apart], name=f"{MAIN}: L2 right where they differ", cluster=pair["family"][apart])
     wrong = (one != gold) & (two != gold) & ~np.isnan(one + two)
     yield proportion((one == two)[wrong], name=f"{MAIN}: same wrong level", cluster=pair["family"][wrong])
 
