@@ -6,7 +6,8 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from re import _constants as _sre  # type: ignore[attr-defined]
 from re import _parser as _sre_parser  # type: ignore[attr-defined]
 from typing import Any, Final
@@ -213,21 +214,20 @@ class Reader:
         self._working = "professional" in seen and not self._revealed
         self._asked = [h for h in raw if h.category == "hypothetical" and not self._revealed]
         self._framed = {h.sentence for h in raw if h.category == "fiction" and not self._revealed}
-        self._people = [] if self._revealed or "third" in book.off else self._subjects()
+        self._others = sorted((h.start, h.end, "other") for h in raw if h.category == "third" and not self._revealed)
 
     def hits(self) -> tuple[Hit, ...]:
         """All cues with their status, in text order, with spans of the original text."""
         wishes = [(h.start, h.end) for h in self.raw if h.category in _WISHES]
-        found = [replace(h, status=self._status(h)) for h in self.raw]
         # "not wake up tomorrow" says when the waking would be, not when something is planned
-        found = [replace(h, status="inside") if h.category == "time" and _touches(wishes, h) else h for h in found]
-        return tuple(self._placed(h) for h in found)
+        inside = [h.category == "time" and _touches(wishes, h) for h in self.raw]
+        return tuple(self._placed(h, "inside" if i else self._status(h)) for h, i in zip(self.raw, inside, strict=True))
 
-    def _placed(self, h: Hit) -> Hit:
+    def _placed(self, h: Hit, status: str) -> Hit:
         start, end = h.start, h.end
         if self._where is not None:
             start, end = self._where[start], self._where[end - 1] + 1
-        return replace(h, start=start, end=end, text=self.text[start:end])
+        return Hit(h.category, start, end, h.weight, self.text[start:end], status, h.sentence)
 
     def _status(self, h: Hit) -> str:
         if h.category not in self.book.scoped:
@@ -239,7 +239,7 @@ class Reader:
             ("idiom", lambda: _touches(self._spans["shield.idiom"], h)),
             ("negated", lambda: _touches(self._spans["shield.denied"], h) or self._negated(h)),
             (speaker or "quoted", lambda: speaker != "self"),
-            ("other", lambda: h.category in self.book.personal and self._who(h.start, h.end) == "other"),
+            ("other", lambda: self._others and h.category in self.book.personal and self._who(h.start, h.end) == "other"),
             ("work", lambda: self._working and h.category in self.book.workable),
             ("fiction", lambda: not self._framed.isdisjoint((h.sentence - 1, h.sentence, h.sentence + 1))),
             ("past", lambda: h.category in self.book.dated and self._bygone(h.sentence)),
@@ -259,11 +259,11 @@ class Reader:
         before = self.folded[max(self._starts[h.sentence], h.start - 40) : h.start]
         return bool(self.book.scope["negation"].search(before))
 
-    def _subjects(self) -> list[tuple[int, int, str]]:
+    @cached_property
+    def _people(self) -> list[tuple[int, int, str]]:
         """(start, end, self or other) of every word that can be the subject, in text order."""
-        others = sorted((h.start, h.end, "other") for h in self.raw if h.category == "third")
         own = [(*m.span(), "self") for m in self.book.scope["first_person"].finditer(self.folded)]
-        return sorted(others + [o for o in own if not any(a <= o[0] and o[1] <= b for a, b, _ in others)])
+        return sorted(self._others + [o for o in own if not any(a <= o[0] and o[1] <= b for a, b, _ in self._others)])
 
     def _who(self, at: int, end: int = 0) -> str:
         """Whose state a cue at *at* is: that of the nearest subject before it in its clause, or of who is said to have said it."""
