@@ -149,7 +149,8 @@ def measure() -> None:
     rows = cases(load_corpus(), cue, ngram)
     groups = {
         "dialogues, several turns": [c for c in rows if c.dialogue.n_user_turns > 1], "dialogues, one turn": [c for c in rows if c.dialogue.n_user_turns == 1],
-        "test families only": [c for c in rows if split_of(family_of(c.dialogue)) == "test"],
+        "test families, several turns": [c for c in rows if split_of(family_of(c.dialogue)) == "test" and c.dialogue.n_user_turns > 1],
+        "test families, one turn": [c for c in rows if split_of(family_of(c.dialogue)) == "test" and c.dialogue.n_user_turns == 1],
         "development messages (domain)": cases(messages("domain.jsonl"), cue, ngram), "development messages (own)": cases(messages("messages_dev.jsonl"), cue, ngram),
     }  # fmt: skip
     operating(groups)

@@ -175,8 +175,8 @@ def test_evidence_is_a_sentence_of_the_text(judge, text):
     [
         ([-5, -5, -5], True, 0),
         ([3, -1, -3], True, 1),
-        ([3, 0, -3], False, 2),
-        ([3, 0, -3], True, 1),
+        ([3, 0.4, -3], False, 2),
+        ([3, 0.4, -3], True, 1),
         ([3, 3, 0], True, 3),
         ([3, -2, 4], True, 1),
     ],
