@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from workbench.errors import DataError
 from workbench.schema import FLAGS, Dialogue
-from workbench.text import sha256
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,8 +76,12 @@ class Corpus(Sequence[Dialogue]):
     @property
     def sha256(self) -> str:
         """Hash over the dialogues as data, independent of file layout and key order."""
-        lines = (json.dumps(d.model_dump(mode="json"), sort_keys=True, ensure_ascii=True) for d in self._items)
-        return sha256("\n".join(lines))
+        digest = hashlib.sha256()
+        for n, d in enumerate(self._items):
+            digest.update(
+                f"{chr(10) * (n > 0)}{json.dumps(d.model_dump(mode='json'), sort_keys=True, ensure_ascii=True)}".encode()
+            )
+        return digest.hexdigest()
 
     @property
     def frame(self) -> pd.DataFrame:

@@ -226,7 +226,7 @@ async def run(
     folder = _folder(out, config, resume=resume, fresh=fresh)
     total = sum(1 for _ in units(corpus, turns, repeats)) * len(arms)
     if not (folder / DIALOGUES).exists():
-        _write(folder / DIALOGUES, "".join(json.dumps(d.model_dump(mode="json"), ensure_ascii=False) + "\n" for d in corpus))
+        _write(folder / DIALOGUES, (json.dumps(d.model_dump(mode="json"), ensure_ascii=False) + "\n" for d in corpus))
     with Store(f"sqlite:///{folder / LEDGER}") as store:
         run_id = store.begin_run(config)
         manifest = {
@@ -359,10 +359,11 @@ def differences(one: Any, two: Any, path: str = "") -> list[str]:
     return [] if json.loads(json.dumps(one)) == two else [path]
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str | Iterable[str]) -> None:
     """Write whole or not at all."""
     part = path.with_name(path.name + ".part")
-    part.write_text(text, "utf-8")
+    with part.open("w", encoding="utf-8") as file:
+        file.writelines([text] if isinstance(text, str) else text)
     part.replace(path)
 
 
