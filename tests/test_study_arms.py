@@ -253,6 +253,22 @@ def test_two_snapshots_of_one_judge_have_no_excess_flips_though_they_differ():
     assert np.mean(np.array(p) < 0.05) <= 0.25 and np.median(p) > 0.2
 
 
+def test_intervals_stay_where_values_exist():
+    m = planted(4, families=2, repeats=2)
+    result = study.drift(m, against=m)
+
+    for e in result.estimates:
+        if "flip" in e.name and getattr(e, "low", None) is not None:
+            assert -1 <= e.low <= e.high <= 1, e
+
+
+def test_arms_are_snapshots_of_l2_only():
+    m = planted(30, families=15, repeats=2, arms=(Arm(), Arm(name="told_low", anchor="told_low")))
+    names = {r.name for r in study.drift(m).estimates}
+
+    assert "told_low: score difference [L2]" in names and "told_low: score difference [L1]" not in names
+
+
 def test_a_shifted_snapshot_is_found_in_scores():
     first, later = planted(80, families=80, repeats=2), planted(80, families=80, repeats=2, shift=(0.0, 0.3))
     result = study.drift(first, against=later)

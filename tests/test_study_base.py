@@ -188,16 +188,17 @@ def result_of(*estimates, says=()) -> Result:
         (Estimate("x", status="not_applicable", reason="fixed"), "not applicable (fixed)"),
         (Estimate("x", 0.5, 0.1, 0.9, status="too_few", reason="few"), "50.0 % [10.0, 90.0] (weak: few families or events)"),
         (Estimate("x", 1e-18, 0.0, 0.1), "0 % [0, 10.0]"),
+        (Estimate("head", -2.2e-16, -0.1, 0.1), "kappa of 0.00 [-0.10, 0.10]"),
         (Estimate("x", 0.5, 1e-7, 0.9), "50.0 % [0.01, 90.0]"),
     ],
 )
 def test_how_a_number_is_written(estimate, shown):
-    head = Estimate("head", 0.5, 0.4, 0.6)
+    head = estimate if estimate.name == "head" else Estimate("head", 0.5, 0.4, 0.6)
     says = [
         ("compare.judge", {"quadratic_kappa": "head", "sensitivity": "x", "specificity": "x", "unknown": "x"}, {"judge": "j"})
     ]
 
-    assert shown in result_of(head, estimate, says=says).summary()[0]
+    assert shown in result_of(head, replace(estimate, name="x"), says=says).summary()[0]
 
 
 def test_a_sentence_without_its_subject_gives_the_reason():

@@ -15,7 +15,7 @@ from workbench.stats.paired import adjust
 from workbench.stats.proportions import proportion
 from workbench.stats.resample import mean
 from workbench.study._arms import arm_rows, contrast, differences, families_of
-from workbench.study.base import Material, Number, Result, by_stratum, figure, gather, sentences, table
+from workbench.study.base import Material, Number, Result, by_stratum, figure, gather, inside, sentences, table
 
 
 def ablation_arms(pipeline: DoubleConfirmation) -> list[Arm]:
@@ -78,7 +78,7 @@ def _measure(m: Material, changed: list[str], seed: int) -> Iterator[Number]:
             else:
                 yield r
         gain = differences(m, arm, value="right")
-        yield mean(gain, name=f"{arm}: more often right", cluster=families_of(gain))
+        yield inside(mean(gain, name=f"{arm}: more often right", cluster=families_of(gain)))
     for kind in ("no shift", "critical as often"):
         yield from adjust([t for t in tests if t.name.endswith(kind)])
     for arm in ("blind", *changed):

@@ -16,7 +16,7 @@ from workbench.stats.estimate import Estimate, not_applicable
 from workbench.stats.paired import mcnemar, sign_flip
 from workbench.stats.proportions import proportion
 from workbench.stats.resample import mean, seed_for
-from workbench.study.base import Material, Number, share
+from workbench.study.base import Material, Number, inside, share
 
 KEPT = ["dialogue_id", "family", "gold_level", "gold_acceptable", "repeat", "paraphrase", "order", "l1_level", "l2_level", "l2_confidence",
         "l2_score", "confirmed"]  # fmt: skip
@@ -93,7 +93,7 @@ def towards(material: Material, arm: str, target: int | None, *, against: str = 
         yield replace(floor, name=f"{arm}: net towards")
         return
     net = shares["told"] - (shares["blind"].reindex(shares["told"].index) if len(shares["blind"]) else 0.0)
-    yield mean(net, name=f"{arm}: net towards", cluster=families_of(net))
+    yield inside(mean(net, name=f"{arm}: net towards", cluster=families_of(net)))
 
 
 def contrast(
@@ -101,7 +101,7 @@ def contrast(
 ) -> Iterator[Number]:
     """Everything that changes between two arms. Repeats are matched for changes of one answer, all pairs count for flips."""
     shift = differences(material, arm, against)
-    yield mean(shift, name=f"{arm}: score shift", cluster=families_of(shift))
+    yield inside(mean(shift, name=f"{arm}: score shift", cluster=families_of(shift)))
     yield sign_flip(shift, name=f"{arm}: no shift", cluster=families_of(shift), seed=seed_for(seed, arm))
     a, b = arm_rows(material, arm), arm_rows(material, against)
     both = a.merge(b, on=["family", "dialogue_id"], suffixes=("", "_0"))
@@ -114,7 +114,7 @@ def contrast(
         yield replace(floor, name=f"{arm}: net flips")
     else:
         net = flips - floor.reindex(flips.index)
-        yield mean(net, name=f"{arm}: net flips", cluster=families_of(net))
+        yield inside(mean(net, name=f"{arm}: net flips", cluster=families_of(net)))
     same = both[both["repeat"] == both["repeat_0"]]
     before, after = same["right_0"], same["right"]
     for name, part, hit in (

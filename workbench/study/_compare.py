@@ -18,12 +18,12 @@ from workbench.runner import exposure
 from workbench.scoring import confusion
 from workbench.stats.agreement import agreement_board, board_frame, kappa, pair_table, ranks
 from workbench.stats.calibration import brier
-from workbench.stats.drift import flip_rate
+from workbench.stats.drift import flips_by_dialogue
 from workbench.stats.estimate import Estimate, not_applicable
 from workbench.stats.paired import adjust, cochran_q, sign_flip
 from workbench.stats.proportions import bounds, proportion
 from workbench.stats.resample import bootstrap, family_sums, mean, rank_intervals, seed_for, weights
-from workbench.study.base import LEVELS, Material, Number, Result, by_stratum, figure, gather, row_shares, sentences
+from workbench.study.base import LEVELS, Material, Number, Result, by_stratum, figure, gather, row_shares, sentences, share
 
 RANKS = ["name", "value", "rank", "rank_low", "rank_high", "p_best"]
 
@@ -134,7 +134,7 @@ def _flips(material: Material, rows: pd.DataFrame, judge: str) -> Estimate:
     if rows["repeat"].nunique() < 2:
         return not_applicable(name, "one repeat only: run with repeats=3 or more", n=len(rows))
     wide = rows.pivot(index=["family", "dialogue_id"], columns="repeat", values="level").fillna("unknown")
-    return flip_rate(wide.to_numpy(object), cluster=wide.index.get_level_values("family"), name=name)
+    return share(flips_by_dialogue(wide.to_numpy(object)), cluster=wide.index.get_level_values("family"), name=name)
 
 
 def _right(rows: pd.DataFrame) -> pd.DataFrame:

@@ -11,12 +11,12 @@ import pandas as pd
 from workbench import plots
 from workbench.schema import DIMENSIONS
 from workbench.stats.agreement import icc, pair_table, ranks
-from workbench.stats.drift import charts, exact_looks, excess_flips, flip_rate, monitor, slopes, taus
+from workbench.stats.drift import charts, exact_looks, excess_flips, flips_by_dialogue, monitor, slopes, taus
 from workbench.stats.estimate import Estimate, SignificanceTest, not_applicable
 from workbench.stats.paired import adjust, sign_flip, stuart_maxwell
 from workbench.stats.proportions import proportion
 from workbench.stats.resample import mean, seed_for
-from workbench.study.base import Material, Number, Result, by_stratum, figure, gather, named, sentences, share, table
+from workbench.study.base import Material, Number, Result, by_stratum, figure, gather, inside, named, sentences, share, table
 
 KEYS = ["family", "dialogue_id"]
 TIERS = ("L1", "L2")
@@ -174,19 +174,19 @@ def _repeats(m: Material, tier: str) -> Iterator[Number]:
         yield from (not_applicable(n, why, n=len(levels)) for n in names)
         return
     family = levels.index.get_level_values("family")
-    yield flip_rate(levels.to_numpy(object), cluster=family, name=names[0])
-    yield mean(scores.std(axis=1), name=names[1], cluster=family)
+    yield share(flips_by_dialogue(levels.to_numpy(object)), cluster=family, name=names[0])
+    yield inside(mean(scores.std(axis=1), name=names[1], cluster=family), 0.0)
     yield named(icc(scores.to_numpy())["icc2_1"], names[2])
 
 
 def _snapshot(first: Material, second: Material, name: str, seed: int) -> list[Number]:
     """Score shift and flips beyond repeat noise between two snapshots, on the dialogues that both have."""
     out = list[Number]()
-    for tier in TIERS:
+    for tier in TIERS if name == "later" else ("L2",):  # L1 is one assessment shared by all arms
         a, b = (_last(m, tier, "score").astype(float).mean(axis=1) for m in (first, second))
         gap = (b - a).dropna()
         family = gap.index.get_level_values("family")
-        out.append(mean(gap, name=f"{name}: score difference [{tier}]", cluster=family))
+        out.append(inside(mean(gap, name=f"{name}: score difference [{tier}]", cluster=family)))
         out.append(sign_flip(gap, name=f"{name}: same scores [{tier}]", cluster=family, seed=seed_for(seed, name, tier)))
         x, y = (_last(m, tier, "level").fillna("unknown") for m in (first, second))
         both = x.index.intersection(y.index)
@@ -196,7 +196,7 @@ def _snapshot(first: Material, second: Material, name: str, seed: int) -> list[N
                                     name=f"{name}: excess flips [{tier}]", seed=seed_for(seed, name, tier, "flips"))  # fmt: skip
         cells = pair_table(ranks(x.loc[both, x.columns[0]]), ranks(y.loc[both, y.columns[0]]))
         out += [
-            excess,
+            inside(excess),
             named(test, f"{name}: nothing changed [{tier}]"),
             stuart_maxwell(cells, name=f"{name}: same level margins [{tier}]"),
         ]

@@ -70,6 +70,7 @@ class _Shown:
 def _digits(value: float, spec: str, unit: str = " %") -> str:
     if "pct" in spec:
         return ("0" if abs(value) < 1e-9 else "0.01" if 0 < value < 1e-4 else number(100 * value, 1)) + unit
+    value = 0.0 if abs(value) < 1e-9 else value
     return number(value, 0 if spec == "bare" and float(value).is_integer() and value > 1 else 2)
 
 
@@ -297,8 +298,12 @@ def share(values: Any, *, name: str, cluster: Any = None) -> Estimate:
     known = pd.to_numeric(pd.Series(values, dtype=object)).dropna()
     if known.isin([0, 1]).all():
         return proportion(values, name=name, cluster=cluster)
-    e = mean(values, name=name, cluster=cluster)
-    return e if e.low is None or e.high is None else replace(e, low=max(0.0, e.low), high=min(1.0, e.high))
+    return inside(mean(values, name=name, cluster=cluster), 0.0)
+
+
+def inside(e: Estimate, low: float = -1.0, high: float = 1.0) -> Estimate:
+    """The estimate with its interval kept to values that exist (differences of shares or scores: -1 to 1)."""
+    return e if e.low is None or e.high is None else replace(e, low=max(low, e.low), high=min(high, e.high))
 
 
 def table(results: Mapping[str, Number], **columns: Any) -> pd.DataFrame:
