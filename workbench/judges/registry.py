@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BUILT_IN: Final = {"cue": "CueJudge", "ngram": "NgramJudge", "simulated": "SimulatedJudge", "local": "LocalJudge"}
 _ABOUT: Final = {
     "cue": "transparent rules over the lexicon, zh and en; nothing leaves this machine",
-    "ngram": "character n-gram regression trained on the corpus's train split; nothing leaves this machine",
+    "ngram": "character and word n-grams, cross-fitted by family; nothing leaves this machine",
     "simulated": "planted noise, bias and anchoring, for checking the statistics; not a judgement",
     "local": "a small language model on this machine (extra 'local'); a weak judge on purpose",
 }
@@ -52,7 +52,7 @@ def tables() -> dict[str, dict[str, Any]]:
     return {name: table for name, table in found.items() if isinstance(table, dict)}
 
 
-def judge(name: str, **options: Any) -> Judge:
+def judge(name: str, /, **options: Any) -> Judge:
     """The judge called *name*; *options* go to the constructor of a built-in one.
 
     Raises JudgeSetupError when there is none, when its table is wrong, or when its key variable is not set.
