@@ -198,3 +198,18 @@ def test_the_manifest_has_no_text_and_the_dialogues_are_kept(tmp_path):
 
     assert "text number" not in (tmp_path / "r/manifest.json").read_text()
     assert [json.loads(line)["id"] for line in (tmp_path / "r/dialogues.jsonl").read_text().splitlines()] == ["d0", "d1"]
+
+
+def test_an_arm_with_its_own_judge_replays_as_that_judge_and_is_exposed_as_it(tmp_path):
+    from workbench.judges.registry import judge
+    from workbench.judges.simulated import planted_corpus
+
+    made, _ = planted_corpus(6, seed=2)
+    other = judge("simulated", name="other", seed=9, bias=1.0)
+    pair = DoubleConfirmation(judge("cue"), judge("simulated", name="one", seed=1))
+    r = go(pair, made, out=tmp_path / "r", arms=[Arm(), Arm("other", judge=other)])
+    frame, outcomes = replayed(Run.open(tmp_path / "r"))
+
+    pd.testing.assert_frame_equal(frame, r.frame)
+    pd.testing.assert_frame_equal(outcomes, r.outcomes)
+    assert set(r.frame[(r.frame.arm == "other") & (r.frame.tier == "L2")].judge) == {"other"}

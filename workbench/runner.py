@@ -164,13 +164,15 @@ def shuffled(arms: Sequence[Arm], unit: Unit, seed: int) -> list[tuple[int, Arm]
 
 
 def arms_from(config: dict[str, Any]) -> list[Arm]:
-    """The arms of a stored run, in declared order."""
+    """The arms of a stored run, in declared order; an arm's own judge is rebuilt from its description."""
+    from workbench.judges.registry import judge_from
     from workbench.schema import RiskLevel
 
-    return [
-        Arm(**{k: v for k, v in a.items() if k not in ("told", "judge")}, told=RiskLevel(a["told"]) if a["told"] else None)
-        for a in config["arms"]
-    ]
+    made: dict[str, Any] = {
+        "told": lambda level: RiskLevel(level) if level else None,
+        "judge": lambda told: judge_from(told) if told else None,
+    }
+    return [Arm(**{k: made[k](v) if k in made else v for k, v in a.items()}) for a in config["arms"]]
 
 
 def _arm_config(arm: Arm) -> dict[str, Any]:
@@ -284,9 +286,10 @@ class _Work:
         if not todo:
             return
         l1 = await self.pipeline.assess_l1(unit.dialogue, repeat=unit.repeat)
-        exposures = [exposure(self.pipeline.l1, unit.whole), exposure(self.pipeline.l2, unit.whole)]
+        seen = exposure(self.pipeline.l1, unit.whole)
         for order, arm in todo:
             outcome = await self.pipeline.assess(unit.dialogue, arm=arm, repeat=unit.repeat, l1=l1)
+            exposures = [seen, exposure(arm.judge or self.pipeline.l2, unit.whole)]
             row = {"order": order, "exposures": exposures, "settled": not outcome.incomplete, "outcome": outcome.model_dump(mode="json")}  # fmt: skip
             await self.store.record_outcome(self.run_id, unit.key(arm), row)
             self.done += 1
@@ -378,7 +381,7 @@ def replayed(run: Run) -> tuple[pd.DataFrame, pd.DataFrame]:
             l1 = await pipeline.assess_l1(unit.dialogue, repeat=unit.repeat)
             for arm in arms:
                 outcome = await pipeline.assess(unit.dialogue, arm=arm, repeat=unit.repeat, l1=l1)
-                seen = (exposure(pipeline.l1, unit.whole), exposure(pipeline.l2, unit.whole))
+                seen = (exposure(pipeline.l1, unit.whole), exposure(arm.judge or pipeline.l2, unit.whole))
                 items.append(
                     Item(
                         unit.dialogue,
