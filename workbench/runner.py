@@ -168,11 +168,8 @@ def arms_from(config: dict[str, Any]) -> list[Arm]:
     from workbench.judges.registry import judge_from
     from workbench.schema import RiskLevel
 
-    made: dict[str, Any] = {
-        "told": lambda level: RiskLevel(level) if level else None,
-        "judge": lambda told: judge_from(told) if told else None,
-    }
-    return [Arm(**{k: made[k](v) if k in made else v for k, v in a.items()}) for a in config["arms"]]
+    made: dict[str, Any] = {"told": RiskLevel, "judge": judge_from}
+    return [Arm(**{k: made[k](v) if v and k in made else v for k, v in a.items()}) for a in config["arms"]]
 
 
 def _arm_config(arm: Arm) -> dict[str, Any]:
