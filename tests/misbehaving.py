@@ -92,7 +92,13 @@ ANSWERS: dict[str, tuple[str, str, int, dict[str, str], Any]] = {
     "not-http": ("api_error", "https://www.rfc-editor.org/rfc/rfc9112#section-4", 0, {}, b"SSH-2.0-OpenSSH_9.6\r\n"),
 }  # fmt: skip
 # Transport faults with behaviour of their own, and what they must come to.
-BEHAVIOURS = {"reset": "api_error", "closed": "api_error", "hang": "timeout", "slow-first-byte": "timeout", "slow-body": "timeout"}
+BEHAVIOURS = {
+    "reset": "api_error",
+    "closed": "api_error",
+    "hang": "timeout",
+    "slow-first-byte": "timeout",
+    "slow-body": "timeout",
+}
 # Odd, but answers all the same.
 HARMLESS: dict[str, tuple[dict[str, str], Any]] = {
     "good": ({}, completion()),
@@ -218,7 +224,9 @@ class Server:
             headers, good = HARMLESS[fault]
             if fault == "jitter":
                 await asyncio.sleep(hash(body) % 7 * 0.01)
-            await _send(writer, 200, headers, completion(self.answer(json.loads(body))) if self.answer and fault == "good" else good)
+            await _send(
+                writer, 200, headers, completion(self.answer(json.loads(body))) if self.answer and fault == "good" else good
+            )
         else:
             _, _, status, headers, answer = ANSWERS[fault]
             await _send(writer, status, headers, answer)

@@ -18,7 +18,9 @@ CUTS = np.array([-0.25, 0.67, 1.50])  # 40/35/18/7 % low..critical (statistics.m
 ANCHORS = {"told_low": -1.0, "told_critical": 2.0}
 
 
-def assessment(tier: str, x: float, *, text: str, rng: np.random.Generator, judge: str, kind: str, malformed: float, flag: float) -> Assessment:
+def assessment(
+    tier: str, x: float, *, text: str, rng: np.random.Generator, judge: str, kind: str, malformed: float, flag: float
+) -> Assessment:
     """One planted answer: level by the cuts, confidence by the distance to the nearest cut."""
     common: dict[str, Any] = {"tier": tier, "judge": judge, "judge_kind": kind, "text_hash": sha256(text)}
     if rng.random() < malformed:

@@ -54,7 +54,7 @@ def test_a_wrong_field_is_named_and_the_text_is_not(tmp_path, change, says):
 
 
 def test_duplicate_ids_name_both_places(tmp_path):
-    with pytest.raises(DataError, match="line 2: the id 'a' was already used at .*line 1"):
+    with pytest.raises(DataError, match=r"line 2: the id 'a' was already used at .*line 1"):
         corpus.load_corpus(write(tmp_path / "x.jsonl", ROW, ROW))
 
 

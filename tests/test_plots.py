@@ -13,14 +13,20 @@ import pytest
 
 from workbench import plots
 
-ESTIMATES = pd.DataFrame({"label": ["a", "b"], "value": [0.2, None], "low": [0.1, None], "high": [0.4, None], "note": ["", "not applicable: fixed"]})
+ESTIMATES = pd.DataFrame(
+    {"label": ["a", "b"], "value": [0.2, None], "low": [0.1, None], "high": [0.4, None], "note": ["", "not applicable: fixed"]}
+)
 LINES = pd.DataFrame({"x": [0, 1, 2], "y": [0.1, 0.2, 0.4], "low": [0.0, 0.1, 0.3], "high": [0.2, 0.3, 0.5], "series": "one"})
 MATRIX = pd.DataFrame([[0.2, np.nan], [0.8, 1.0]], ["r1", "r2"], ["c1", "c2"])
 POINTS = pd.DataFrame([["a", 0.02, 0.01, 0.04, 0.8, 0.7, 0.9]], columns=["label", "x", "x_low", "x_high", "y", "y_low", "y_high"])
 ERRORS = pd.DataFrame({"x": [-0.1, 0.2, 0.3], "y": [0.1, 0.2, -0.2], "gold_rank": [0, 1, 3]})
-BINS = pd.DataFrame({"x": [0.6, 0.9], "value": [0.5, 0.8], "low": [0.3, 0.6], "high": [0.7, 0.9], "null_low": [0.5, 0.8], "null_high": [0.7, 1.0]})
+BINS = pd.DataFrame(
+    {"x": [0.6, 0.9], "value": [0.5, 0.8], "low": [0.3, 0.6], "high": [0.7, 0.9], "null_low": [0.5, 0.8], "null_high": [0.7, 1.0]}
+)
 MASS = pd.DataFrame({"confidence": [0.6, 0.85], "n": [3, 9]})
-GRID = pd.DataFrame([(a, b, a * b / 10, 1 - a * b) for a in (0.5, 0.7, 0.9) for b in (0.5, 0.7, 0.9)], columns=["t1", "t2", "fpr", "sens"])
+GRID = pd.DataFrame(
+    [(a, b, a * b / 10, 1 - a * b) for a in (0.5, 0.7, 0.9) for b in (0.5, 0.7, 0.9)], columns=["t1", "t2", "fpr", "sens"]
+)
 CLOUD = pd.DataFrame({"t1": [0.7], "t2": [0.9], "n": [5]})
 FALL = pd.DataFrame({"label": ["all", "l1 critical"], "value": [1000.0, 52.0], "independent": [1000.0, 52.0]})
 THREADS = pd.DataFrame({"id": ["d1", "d1", "d2"], "x": [0, 1, 0], "y": [0.1, 0.3, 0.2]})
@@ -57,7 +63,17 @@ def words_in(figure) -> str:
 
 def theory() -> pd.DataFrame:
     rho = np.linspace(0, 0.9, 4)
-    return pd.DataFrame({"rho": rho, "p": 0.05, "joint": 0.01 + rho / 50, "t4": 0.02 + rho / 50, "gain": 3 - rho, "sens": 0.9, "lost": 0.1 - rho / 20})
+    return pd.DataFrame(
+        {
+            "rho": rho,
+            "p": 0.05,
+            "joint": 0.01 + rho / 50,
+            "t4": 0.02 + rho / 50,
+            "gain": 3 - rho,
+            "sens": 0.9,
+            "lost": 0.1 - rho / 20,
+        }
+    )
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
@@ -102,7 +118,9 @@ def test_missing_cells_of_a_matrix_are_hatched_and_carry_no_number():
 def test_chinese_labels_render_without_missing_glyphs():
     if len(plots.families()) < 2:
         pytest.skip("no Chinese font is installed here")
-    figure = plots.forest(ESTIMATES.assign(label=["对话 甲", "zh-升级-001"]), **WORDS | {"title": "危急检出率", "caption": "共 3 段对话。"}).figure
+    figure = plots.forest(
+        ESTIMATES.assign(label=["对话 甲", "zh-升级-001"]), **WORDS | {"title": "危急检出率", "caption": "共 3 段对话。"}
+    ).figure
 
     plots.png(figure)  # a missing glyph is a warning, and warnings are errors here
 
@@ -163,13 +181,26 @@ def test_series_differ_in_colour_marker_and_dash():
     table = pd.concat([LINES.assign(series=s) for s in "abcdefg"])
     lines = plots.curves(table, **WORDS).lines[:7]
 
-    for looks in ([x.get_color() for x in lines], [x.get_marker() for x in lines], [str(x._unscaled_dash_pattern) + str(x.get_linestyle()) for x in lines]):
+    for looks in (
+        [x.get_color() for x in lines],
+        [x.get_marker() for x in lines],
+        [str(x._unscaled_dash_pattern) + str(x.get_linestyle()) for x in lines],
+    ):
         assert len(set(looks)) == 7
 
 
 def test_the_headline_draws_the_pairs_it_is_given_and_zero_as_a_bound():
-    pairs = pd.DataFrame({"label": ["L1 x L2", "none seen"], "rho": [0.5, None], "joint": [0.02, 0.0], "low": [0.01, 0.0], "high": [0.04, 0.03]})
-    words = {"xlabel": "correlation", "ylabel": "both", "lost_title": "Lost", "lost_label": "lost", "gain_title": "Gain", "gain_label": "times"}
+    pairs = pd.DataFrame(
+        {"label": ["L1 x L2", "none seen"], "rho": [0.5, None], "joint": [0.02, 0.0], "low": [0.01, 0.0], "high": [0.04, 0.03]}
+    )
+    words = {
+        "xlabel": "correlation",
+        "ylabel": "both",
+        "lost_title": "Lost",
+        "lost_label": "lost",
+        "gain_title": "Gain",
+        "gain_label": "times",
+    }
     axes = plots.headline(theory(), pairs, title="What asking twice buys", caption="n = 9.", **words)
     marks = {line.get_label(): line for line in axes[0].lines if line.get_label() in ("L1 x L2", "none seen")}
 

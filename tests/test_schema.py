@@ -51,7 +51,14 @@ def test_a_level_prints_as_its_word():
 
 @pytest.mark.parametrize(
     ("level", "confidence", "score"),
-    [("low", 1.0, 0.0), ("low", 0.0, 0.25), ("medium", 0.9, 0.375), ("high", 0.1, 0.625), ("critical", 0.85, 0.9625), ("critical", 1.0, 1.0)],
+    [
+        ("low", 1.0, 0.0),
+        ("low", 0.0, 0.25),
+        ("medium", 0.9, 0.375),
+        ("high", 0.1, 0.625),
+        ("critical", 0.85, 0.9625),
+        ("critical", 1.0, 1.0),
+    ],
 )
 def test_score_is_the_stated_convention(level, confidence, score):
     got = Assessment(level=RiskLevel(level), raw_level=RiskLevel(level), confidence=confidence).score

@@ -22,7 +22,9 @@ from workbench.study._drift import _snapshot
 
 def pipeline(truth: pd.DataFrame, **planted: float) -> wb.DoubleConfirmation:
     table = severities(truth)
-    return wb.DoubleConfirmation(SimulatedJudge(table, name="sim-1", seed=1), SimulatedJudge(table, name="sim-2", seed=2, **planted))
+    return wb.DoubleConfirmation(
+        SimulatedJudge(table, name="sim-1", seed=1), SimulatedJudge(table, name="sim-2", seed=2, **planted)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +66,10 @@ def test_arms_that_name_no_level_move_nothing(anchored):
     for arm in ("neutral", "irrelevant_number"):
         e = anchored[f"{arm}: score shift"]
         assert e.low < 0.02 and e.high > -0.02
-        assert anchored[f"{arm}: net flips"].low < 0 < anchored[f"{arm}: net flips"].high or abs(anchored[f"{arm}: net flips"].value) < 0.1
+        assert (
+            anchored[f"{arm}: net flips"].low < 0 < anchored[f"{arm}: net flips"].high
+            or abs(anchored[f"{arm}: net flips"].value) < 0.1
+        )
 
 
 def test_no_anchoring_is_shown_by_equivalence_not_by_a_large_p(unmoved):
@@ -94,7 +99,13 @@ def test_the_order_of_arms_is_random_per_dialogue_and_recorded(anchored):
 def test_told_the_truth_splits_into_benefit_and_damage(anchored):
     names = {r.name for r in anchored.estimates}
 
-    assert {"benefit", "damage", "false together, blind: joint", "false together, told_l1: joint", "disagreement with L1, told_l1"} <= names
+    assert {
+        "benefit",
+        "damage",
+        "false together, blind: joint",
+        "false together, told_l1: joint",
+        "disagreement with L1, told_l1",
+    } <= names
     assert anchored["benefit"].value > 0.3
     assert anchored["disagreement with L1, told_l1"].value < anchored["disagreement with L1, blind"].value
 
@@ -170,14 +181,25 @@ def ablated(corpus):
 def test_one_thing_is_changed_at_a_time(ablated):
     arms = {r.name.split(":")[0] for r in ablated.estimates if r.name.endswith("score shift")}
 
-    assert {"context none", "context user", "trend none", "trend from_l1", "trend flipped", "prompt of L1", "model of L1", "prompt and model of L1"} == arms
+    assert {
+        "context none",
+        "context user",
+        "trend none",
+        "trend from_l1",
+        "trend flipped",
+        "prompt of L1",
+        "model of L1",
+        "prompt and model of L1",
+    } == arms
 
 
 def test_a_judge_that_reads_only_the_text_does_not_move_with_its_view(ablated):
     for arm in ("context none", "trend none", "prompt of L1"):
         assert ablated[f"{arm}: flips"].value == 0
     assert ablated["model of L1: flips"].value > 0
-    assert ablated["prompt and model of L1: score shift"].value == pytest.approx(ablated["model of L1: score shift"].value, abs=0.05)
+    assert ablated["prompt and model of L1: score shift"].value == pytest.approx(
+        ablated["model of L1: score shift"].value, abs=0.05
+    )
 
 
 def test_judges_that_read_no_prompt_say_so():
@@ -243,7 +265,9 @@ def test_two_snapshots_of_one_judge_have_no_excess_flips_though_they_differ():
         rng = np.random.default_rng(seed)
         deal = {(d, r): int(i) for d in six.frame.dialogue_id.unique() for r, i in enumerate(rng.permutation(6))}
         place = np.array([deal[d, r] for d, r in zip(six.frame.dialogue_id, six.frame.repeat, strict=True)])
-        first, again = (replace(six, frame=six.frame[place // 3 == day].assign(repeat=place[place // 3 == day] % 3)) for day in (0, 1))
+        first, again = (
+            replace(six, frame=six.frame[place // 3 == day].assign(repeat=place[place // 3 == day] % 3)) for day in (0, 1)
+        )
         found = {r.name: r for r in _snapshot(first, again, "later", seed)}
         assert found["later: raw flips [L2]"].value > 0.1
         excess.append(found["later: excess flips [L2]"].value)
@@ -292,10 +316,16 @@ def test_the_monitor_alarms_on_a_shift_and_not_without_one():
     moved = [planted(40, families=20, seed=7, noise=0.3 + i / 1e6, shift=(0.0, 0.8)) for i in range(20, 24)]
     # tiny differences of noise leave the draws alike, so the baseline is jittered by hand
     jitter = np.random.default_rng(1)
-    baseline, still = ([replace(m, frame=m.frame.assign(score=m.frame.score + jitter.normal(0, 0.01))) for m in part] for part in (baseline, still))
+    baseline, still = (
+        [replace(m, frame=m.frame.assign(score=m.frame.score + jitter.normal(0, 0.01))) for m in part]
+        for part in (baseline, still)
+    )
     quiet, loud = study.drift_monitor(baseline, still), study.drift_monitor(baseline, moved)
 
-    assert quiet["looks until the chart alarms"].status == "undefined" and "no alarm in 4 looks" in quiet["looks until the chart alarms"].reason
+    assert (
+        quiet["looks until the chart alarms"].status == "undefined"
+        and "no alarm in 4 looks" in quiet["looks until the chart alarms"].reason
+    )
     assert loud["looks until the chart alarms"].value is not None
     assert loud["looks until the exact test alarms"].value is not None
     assert quiet["achieved false-alarm rate of the exact test"].value <= 0.05

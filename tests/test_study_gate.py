@@ -31,7 +31,9 @@ def gates(material):
 
 
 # statistics of double confirmation, Gaussian copula with equal margins: FPR 5 %, rho .5 -> joint 1.22 %; FPR 1 %, rho .5 -> .129 %
-@pytest.mark.parametrize(("p", "rho", "expected"), [(0.05, 0.0, 0.0025), (0.05, 0.495, 0.0121), (0.01, 0.495, 0.00127), (0.10, 0.0, 0.01)])
+@pytest.mark.parametrize(
+    ("p", "rho", "expected"), [(0.05, 0.0, 0.0025), (0.05, 0.495, 0.0121), (0.01, 0.495, 0.00127), (0.10, 0.0, 0.01)]
+)
 def test_the_model_curves_are_the_published_ones(p, rho, expected):
     row = theory()[(theory()["p"] == p) & np.isclose(theory()["rho"], rho)]
 
@@ -97,7 +99,11 @@ def test_unknown_is_bounded_and_never_a_miss_hidden(joint, material):
     outcomes = material.outcomes
 
     assert named["L1 x L2: joint"].n_unknown > 0
-    assert named["L1 x L2: joint, unknown bounded"].low <= named["L1 x L2: joint"].value <= named["L1 x L2: joint, unknown bounded"].high
+    assert (
+        named["L1 x L2: joint, unknown bounded"].low
+        <= named["L1 x L2: joint"].value
+        <= named["L1 x L2: joint, unknown bounded"].high
+    )
     assert missed.n == 4 * outcomes[outcomes.gold_level == "critical"].dialogue_id.nunique() and missed.n_unknown == 0
 
 
@@ -146,7 +152,9 @@ def test_ppv_follows_bayes(joint):
 
 
 def test_disagreement_is_worth_what_l2_gets_right(joint):
-    pair = joint.frames["pairs"].query("pair == 'L1 x L2' and level_1 != 'unknown' and level_2 != 'unknown' and level_1 != level_2")
+    pair = joint.frames["pairs"].query(
+        "pair == 'L1 x L2' and level_1 != 'unknown' and level_2 != 'unknown' and level_1 != level_2"
+    )
 
     assert joint["L1 x L2: L2 right where they differ"].value == pytest.approx((pair["level_2"] == pair["gold_level"]).mean())
 
@@ -186,12 +194,16 @@ def test_what_decided_is_counted_from_the_conditions(gates, material):
     alone = (material.outcomes.blocked_by.fillna("") == "l1_confidence").mean()
 
     assert gates["decided by confidence L1"].value == pytest.approx(alone)
-    assert gates["decided by a flag"].value == pytest.approx(material.outcomes.blocked_by.isin(["l1_no_flags", "l2_no_flags", "l1_no_flags;l2_no_flags"]).mean())
+    assert gates["decided by a flag"].value == pytest.approx(
+        material.outcomes.blocked_by.isin(["l1_no_flags", "l2_no_flags", "l1_no_flags;l2_no_flags"]).mean()
+    )
 
 
 def test_the_mass_exactly_at_the_gate_is_found():
     m = planted(80, families=40)
-    lumpy = replace(m, frame=m.frame.assign(confidence=pd.array(np.where(np.arange(len(m.frame)) % 4 == 0, 0.85, 0.9), "Float64")))
+    lumpy = replace(
+        m, frame=m.frame.assign(confidence=pd.array(np.where(np.arange(len(m.frame)) % 4 == 0, 0.85, 0.9), "Float64"))
+    )
 
     assert study.thresholds(lumpy)["confidence exactly at the gate"].value == pytest.approx(0.25)
 

@@ -159,11 +159,21 @@ def test_undone_and_late_labels_do_not_count(reviewed):
     extra = [
         rows[0] | {"id": 9001, "level": "critical", "phase": "post"},
         rows[1] | {"id": 9002, "level": "critical"},
-        {**dict.fromkeys(rows[0]), "id": 9003, "kind": "undo", "undoes": 9002, "dialogue_id": rows[1]["dialogue_id"], "reviewer": rows[1]["reviewer"]},
+        {
+            **dict.fromkeys(rows[0]),
+            "id": 9003,
+            "kind": "undo",
+            "undoes": 9002,
+            "dialogue_id": rows[1]["dialogue_id"],
+            "reviewer": rows[1]["reviewer"],
+        },
         rows[2] | {"id": 9004, "kind": "skip", "level": ""},
     ]
 
-    assert study.review(rows + extra, reviewed).frames["labels"]["level"].tolist() == study.review(rows, reviewed).frames["labels"]["level"].tolist()
+    assert (
+        study.review(rows + extra, reviewed).frames["labels"]["level"].tolist()
+        == study.review(rows, reviewed).frames["labels"]["level"].tolist()
+    )
 
 
 def test_gold_is_met_by_blind_labels_only(reviewed):
@@ -181,7 +191,10 @@ def test_one_reviewer_has_no_agreement_and_no_crossed_effect(reviewed):
     assert result["shown less blind: agrees with the judge"].status == "undefined"
 
 
-@pytest.mark.parametrize("rows", [[], [{"id": 1, "dialogue_id": "d0001", "reviewer": "a", "kind": "label", "level": "low", "arm": "blind", "phase": "pre"}]])
+@pytest.mark.parametrize(
+    "rows",
+    [[], [{"id": 1, "dialogue_id": "d0001", "reviewer": "a", "kind": "label", "level": "low", "arm": "blind", "phase": "pre"}]],
+)
 def test_few_or_no_labels_give_reasons(rows, reviewed):
     result = study.review(rows, reviewed)
 
@@ -234,7 +247,9 @@ def test_the_simulated_power_meets_the_formula(plan):
 def test_families_raise_the_size_by_the_design_effect(plan):
     clustered = study.design(per_family=3.0, family_icc=0.5, n_simulations=20)
 
-    assert clustered["critical dialogues for sensitivity"].value == pytest.approx(2 * plan["critical dialogues for sensitivity"].value, abs=1)
+    assert clustered["critical dialogues for sensitivity"].value == pytest.approx(
+        2 * plan["critical dialogues for sensitivity"].value, abs=1
+    )
 
 
 def test_ten_repeats_buy_little(plan):

@@ -43,7 +43,8 @@ def test_numbers_pass_a_cell_unchanged():
 
 
 @pytest.mark.parametrize(
-    ("raw", "lang"), [("hello there", "en"), ("我很好", "zh"), ("最近 really can't do this anymore，已经写好了", "mixed"), ("用 json 看", "zh")]
+    ("raw", "lang"),
+    [("hello there", "en"), ("我很好", "zh"), ("最近 really can't do this anymore，已经写好了", "mixed"), ("用 json 看", "zh")],
 )
 def test_language_is_detected(raw, lang):
     assert text.detect_lang(raw) == lang

@@ -112,7 +112,7 @@ def typed(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> pd.DataF
     import pandas as pd
 
     frame = pd.DataFrame(list(rows), columns=list(columns))
-    types = {c: "boolean" for c in _BOOLEAN} | {c: "Int64" for c in _INTEGER} | {c: "Float64" for c in _FLOAT}
+    types = dict.fromkeys(_BOOLEAN, "boolean") | dict.fromkeys(_INTEGER, "Int64") | dict.fromkeys(_FLOAT, "Float64")
     return frame.astype({c: types.get(c, "string") for c in frame.columns})
 
 

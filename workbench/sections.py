@@ -231,7 +231,9 @@ class Page:
         says = tuple(str(x) for x in result.summary(self.lang))
         if not any(e.status in ("ok", "too_few") for e in result.estimates):
             return self._section(key, sentences=says)  # a figure of what does not apply would be an empty one
-        figures = tuple((f"{name.replace('_', ' ')}: {_title(figure)}", png(figure)) for name, figure in result.figures(self.lang).items())
+        figures = tuple(
+            (f"{name.replace('_', ' ')}: {_title(figure)}", png(figure)) for name, figure in result.figures(self.lang).items()
+        )
         return self._section(key, sentences=says, figures=figures, tables=(("estimates", estimates_table(result.estimates)),))
 
     def drift(self) -> Section:
