@@ -8,7 +8,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -201,18 +201,7 @@ class Asker:
     async def _call(self, judge: Judge, request: Request, key: str) -> Assessment:
         """Ask, at most ``retries`` times again after a transport error; each try has its own row in the ledger."""
         for tries in range(1, self.retries + 2):
-            hold, error, reply = None, None, Reply(None)
-            try:
-                if self.budget:
-                    hold = self.budget.reserve(judge, request.prompt, request.max_tokens or int(getattr(judge, "max_tokens", 0)))
-                reply = await self._answer(judge, request)
-            except BudgetError as refusal:
-                error = JudgeError("budget", str(refusal))
-            except JudgeError as failure:
-                error = failure
-            if self.budget and hold:
-                lost = error is not None and error.reason == "timeout"  # it may have been charged all the same
-                self.budget.settle(hold, None if lost else reply.usage)
+            reply, error = await self._try(judge, request)
             row = self._row(judge, request, key, reply, error, tries)
             found = unknown(error.reason, tier=request.tier, detail=error.detail) if error else _parsed(row, request)
             if self.store:
@@ -223,23 +212,34 @@ class Asker:
             await self._sleep(self._wait(error, tries))
         return found
 
-    async def _answer(self, judge: Judge, request: Request) -> Reply:
-        endpoint = getattr(judge, "endpoint", None)
-        if endpoint is None:
-            return await self._timed(judge, request)
-        limits = self._limiters.setdefault(asyncio.get_running_loop(), {})
-        limiter = limits.get(endpoint) or limits.setdefault(endpoint, Limiter(self.concurrency, self._sleep))
-        async with limiter:
+    async def _try(self, judge: Judge, request: Request) -> tuple[Reply, JudgeError | None]:
+        """One call when it is its turn at the endpoint, if the budget allows it."""
+        limiter = self._limiter(getattr(judge, "endpoint", None))
+        async with limiter or nullcontext():
+            hold, error, reply = None, None, Reply(None)
             try:
+                if self.budget:
+                    hold = self.budget.reserve(judge, request.prompt, request.max_tokens or int(getattr(judge, "max_tokens", 0)))
                 reply = await self._timed(judge, request)
-            except JudgeError as error:
-                limiter.note(
-                    refused=error.reason in ("rate_limited", "timeout") or error.retry_after is not None,
-                    wait=error.retry_after or 0,
-                )
-                raise
-            limiter.note(refused=False, wait=reply.pause_s)
-            return reply
+            except BudgetError as refusal:
+                return reply, JudgeError("budget", str(refusal))
+            except JudgeError as failure:
+                error = failure
+            if self.budget and hold:
+                lost = error is not None and error.reason == "timeout"  # it may have been charged all the same
+                self.budget.settle(hold, None if lost else reply.usage)
+            if limiter and error:
+                loaded = error.reason in ("rate_limited", "timeout") or error.retry_after is not None
+                limiter.note(refused=loaded, wait=error.retry_after or 0.0)
+            elif limiter:
+                limiter.note(refused=False, wait=reply.pause_s)
+        return reply, error
+
+    def _limiter(self, endpoint: str | None) -> Limiter | None:
+        if endpoint is None:
+            return None
+        here = self._limiters.setdefault(asyncio.get_running_loop(), {})
+        return here.get(endpoint) or here.setdefault(endpoint, Limiter(self.concurrency, self._sleep))
 
     async def _timed(self, judge: Judge, request: Request) -> Reply:
         limit, started = None if hasattr(judge, "timeout_s") else self.timeout_s, time.perf_counter()
