@@ -162,7 +162,11 @@ def test_ctrl_c_leaves_a_resumable_run(tmp_path):
     ]
     path.write_text("\n".join(json.dumps(r) for r in rows))
     command = [sys.executable, "-m", "workbench.cli", "run", str(path), "--out", str(out)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=os.environ) as process:
+    # A shell that starts the suite in the background makes its children deaf to Ctrl-C; a user's terminal does not.
+    hears = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=os.environ, **hears
+    ) as process:
         deadline = time.monotonic() + 180
         while not (out / "manifest.json").exists() and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -158,7 +158,10 @@ class RemoteJudge:
         headers: dict[str, Any] = {f"X-Stainless-{name}": Omit() for name in _TELLTALE} | {"Accept-Encoding": "gzip, deflate"}
         client = AsyncOpenAI(
             base_url=self.base_url, api_key=self.key(), max_retries=0, timeout=httpx2.Timeout(self.timeout_s), default_headers=headers,
-            http_client=_direct_client()(verify=_tls(), limits=httpx2.Limits(max_connections=1000), follow_redirects=False),
+            http_client=_direct_client()(
+                verify=_tls(), limits=httpx2.Limits(max_connections=1000), follow_redirects=False,
+                trust_env=not _here(self.base_url),  # a proxy cannot reach this machine's own loopback
+            ),
         )  # fmt: skip
         try:
             yield client
@@ -243,6 +246,12 @@ def _direct_client() -> type[httpx2.AsyncClient]:
             )
 
     return DirectClient
+
+
+def _here(url: str) -> bool:
+    """Is this address on the loopback of this machine?"""
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 @cache
