@@ -46,11 +46,11 @@ def page(demo) -> Path:
 
 
 def visible(path: Path) -> str:
-    """The text a reader sees, without scripts and styles."""
+    """The text a reader sees, without scripts, styles and the code that is hidden until asked for."""
     tree = html5lib.parse(path.read_text("utf-8"), namespaceHTMLElements=False)
     for parent in tree.iter():
         for child in list(parent):
-            if child.tag in ("script", "style"):
+            if child.tag in ("script", "style") or "jp-Cell-inputWrapper" in child.get("class", ""):
                 child.clear()
     return " ".join("".join(tree.itertext()).split())
 
