@@ -163,12 +163,12 @@ def shuffled(arms: Sequence[Arm], unit: Unit, seed: int) -> list[tuple[int, Arm]
     return list(enumerate(order))
 
 
-def arms_from(config: dict[str, Any]) -> list[Arm]:
-    """The arms of a stored run, in declared order; an arm's own judge is rebuilt from its description."""
+def arms_from(config: dict[str, Any], *, rebuild: bool = False) -> list[Arm]:
+    """The arms of a stored run, in declared order; *rebuild* makes an arm's own judge from its description."""
     from workbench.judges.registry import judge_from
     from workbench.schema import RiskLevel
 
-    made: dict[str, Any] = {"told": RiskLevel, "judge": judge_from}
+    made: dict[str, Any] = {"told": RiskLevel, "judge": judge_from if rebuild else lambda _: None}
     return [Arm(**{k: made[k](v) if v and k in made else v for k, v in a.items()}) for a in config["arms"]]
 
 
@@ -393,7 +393,7 @@ def replayed(run: Run) -> tuple[pd.DataFrame, pd.DataFrame]:
                 )
         return items
 
-    config, arms = run.manifest["config"], arms_from(run.manifest["config"])
+    config, arms = run.manifest["config"], arms_from(run.manifest["config"], rebuild=True)
     with run.store() as store:
         items = sync(recompute(store))
         calls = {row["call_key"]: row for row in store.calls(run.manifest["run_id"])}

@@ -41,8 +41,11 @@ def from_cli(name: str, target: str | None, *, judges: Sequence[str] = (), repea
     studies = sorted({*_HOME, "selfcheck"} - {"Material", "Result", "drift_monitor"})
     if name not in studies:
         raise SetupError(f"there is no study '{name}': choose one of {', '.join(studies)}")
-    study = importlib.import_module("workbench.study.selfcheck").selfcheck if name == "selfcheck" else __getattr__(name)
-    if name in ("design", "selfcheck"):
+    if name == "selfcheck":
+        module = importlib.import_module("workbench.study.selfcheck")
+        return module.from_cli(target, judges=judges, repeats=repeats, limit=limit)  # type: ignore[no-any-return]
+    study = __getattr__(name)
+    if name == "design":
         return study()  # type: ignore[no-any-return]
     if target is None:
         raise SetupError(f"study '{name}' needs a run directory or dialogues: workbench study {name} data/runs/NAME")
