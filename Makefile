@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 JUDGE ?=
 RUN ?= data/runs/demo
 
-.PHONY: demo test local-model lab report check notebooks bench clean
+.PHONY: demo test fuzz local-model lab report check notebooks bench clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,9 @@ endif
 
 test: $(VENV)/.test-installed
 	$(BIN)/python -m pytest
+
+fuzz: $(VENV)/.test-installed
+	HYPOTHESIS_PROFILE=default $(BIN)/python -m pytest -m hypothesis
 
 local-model: $(VENV)/.local-installed
 	$(BIN)/workbench local fetch

@@ -8,9 +8,14 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+
+# The same examples every time, so that a change is what turns the suite red; `make fuzz` draws new ones.
+settings.register_profile("suite", derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 REQUIRED = ("browser", "local_model")
 
