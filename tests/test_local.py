@@ -449,13 +449,27 @@ def weights(monkeypatch):
     monkeypatch.setenv("WORKBENCH_MODELS", str(MODELS))
 
 
+@pytest.fixture(scope="module")
+def shared():
+    """One server for all tests that ask the real model: loading it and reading the prompt are the slow part."""
+    mine = {}
+    yield mine
+    for made in mine.values():
+        made.close()
+
+
+@pytest.fixture
+def live(weights, shared, monkeypatch):
+    monkeypatch.setattr(local, "_servers", shared)
+
+
 class TestLive:
     pytestmark = needs_model
 
     def test_the_pinned_weights_are_the_pinned_weights(self):
         assert local._sha256(MODELS / f"{local.MODEL}.gguf") == local.WEIGHTS_SHA256
 
-    def test_constrained_answers_keep_the_schema_and_count_tokens(self, weights, own_servers):
+    def test_constrained_answers_keep_the_schema_and_count_tokens(self, live):
         reply = ask(LocalJudge(temperature=0.7))
         answer = json.loads(reply.text)
 
@@ -466,15 +480,15 @@ class TestLive:
         assert reply.finish_reason == "stop"
         assert reply.fingerprint.startswith("xllamacpp-20")
 
-    def test_an_unconstrained_answer_is_an_assessment_or_a_typed_unknown(self, weights, own_servers):
+    def test_an_unconstrained_answer_is_an_assessment_or_a_typed_unknown(self, live):
         reply = ask(LocalJudge(constrained=False, max_tokens=40, temperature=0.7))
         found = parse_assessment(reply.text, finish_reason=reply.finish_reason, analysed_text="I am tired today")
 
         assert found.known or found.reason in ("parse_error", "schema_error", "truncated")
         assert not found.may_confirm
 
-    def test_a_second_question_finds_its_prompt_in_the_cache(self, weights, own_servers):
-        one = LocalJudge(slots=1, max_tokens=20)
+    def test_a_second_question_finds_its_prompt_in_the_cache(self, live):
+        one = LocalJudge(max_tokens=20)
         first, second = ask(one), ask(one, repeat=1)
 
         assert second.usage.cached_tokens > 0.9 * first.usage.prompt_tokens
@@ -511,7 +525,7 @@ class TestLive:
         assert len(children) == 1
         assert gone(children[0])
 
-    def test_the_check_of_the_local_model_finds_what_it_accepts(self, weights, own_servers, monkeypatch, tmp_path):
+    def test_the_check_of_the_local_model_finds_what_it_accepts(self, live, monkeypatch, tmp_path):
         monkeypatch.setenv("WORKBENCH_CAPABILITIES", str(tmp_path / "found.json"))
         found = check_judge("local")
 
