@@ -102,16 +102,25 @@ def _turns(d: Dialogue) -> Iterable[Example]:
 
 
 def _practice(lang: str) -> Iterable[Example]:
+    folder = files("workbench.resources").joinpath("ngram")
+    for name in sorted(f.name for f in folder.iterdir() if f.name.endswith(f"_{lang}.txt")):
+        for b, block in enumerate(folder.joinpath(name).read_text("utf-8").split("\n\n")):
+            lines = [line for line in block.splitlines() if line and not line.startswith("#")]
+            talks = [t.splitlines() for t in "\n".join(lines).split("\n--\n")] if "> " in block else [[line] for line in lines]
+            for n, talk in enumerate(talks):
+                family = f"{name}-{b}" if len(talks) <= 5 else f"{name}-{b}-{n}"
+                yield from _talk([line for line in talk if not line.startswith("> ")], family)
+
+
+def _talk(said: list[str], family: str) -> Iterable[Example]:
     names = {"f": "fiction", "q": "quote", "t": "third_party", "j": "joke"}
-    blocks = files("workbench.resources").joinpath("ngram", f"practice_{lang}.txt").read_text("utf-8").split("\n\n")
-    for b, block in enumerate(blocks):
-        lines = [line for line in block.splitlines() if line and not line.startswith("#")]
-        for n, line in enumerate(lines):
-            level, flags, text = line.split(" ", 2)
-            rank = "LMHC".index(level)
-            family = f"practice-{lang}-{b}" if len(lines) <= 5 else f"practice-{lang}-{b}-{n}"
-            marks = tuple(names[f] for f in flags.split(",") if f != "-")
-            yield Example(text, (), None, rank, frozenset({rank}), marks, family, 1.0, "practice")
+    turns = [line.split(" ", 2) for line in said]
+    for i, (level, flags, text) in enumerate(turns):
+        rank = "LMHC".index(level)
+        marks = tuple(names[f] for f in flags.split(",") if f != "-")
+        before = tuple(t for _, _, t in turns[:i])
+        weight = 1.0 if i == len(turns) - 1 else EARLIER_TURN_WEIGHT
+        yield Example(text, before, None, rank, frozenset({rank}), marks, family, weight, "practice")
 
 
 class _Features:
