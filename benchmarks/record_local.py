@@ -45,20 +45,22 @@ def sample(corpus: wb.Corpus, n: int) -> wb.Corpus:
     return wb.Corpus([d for one_of_each in rounds for d in one_of_each][:n])
 
 
-def pipeline(name: str, *, threads: int, **options: object) -> wb.DoubleConfirmation:
+def pipeline(name: str, *, threads: int, slots: int, **options: object) -> wb.DoubleConfirmation:
     """The model in both roles, with the short prompt: it has 135 million parameters and two cores."""
-    one = LocalJudge(name, temperature=TEMPERATURE, seed=1, slots=2, threads=threads, **options)  # type: ignore[arg-type]
+    one = LocalJudge(name, temperature=TEMPERATURE, seed=1, slots=slots, threads=threads, **options)  # type: ignore[arg-type]
     return wb.DoubleConfirmation(one, one, version="v1-short", context_messages=6)
 
 
-def plan(dialogues: int, repeats: int, threads: int) -> list[tuple[str, wb.DoubleConfirmation, int, list[wb.Arm], int]]:
+def plan(
+    dialogues: int, repeats: int, threads: int, slots: int
+) -> list[tuple[str, wb.DoubleConfirmation, int, list[wb.Arm], int]]:
     """(run, pipeline, dialogues, arms, repeats): what fits into the time."""
-    bound = pipeline("smollm2", threads=threads)
+    bound = pipeline("smollm2", threads=threads, slots=slots)
     return [
         ("blind", bound, dialogues, [wb.Arm()], repeats),
         (
             "free",
-            pipeline("smollm2-free", threads=threads, constrained=False, max_tokens=160),
+            pipeline("smollm2-free", threads=threads, slots=slots, constrained=False, max_tokens=160),
             max(1, dialogues // 5),
             [wb.Arm()],
             repeats,
@@ -89,6 +91,7 @@ def main() -> None:
     parser.add_argument("--dialogues", type=int, default=80)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2, help="does not change the results; 1 is faster on a busy machine")
+    parser.add_argument("--slots", type=int, default=8, help="questions in flight; does not change the results, more is faster")
     parser.add_argument(
         "--sheet", action="store_true", help="print the numbers of the data sheet for the runs in --out, and stop"
     )
@@ -104,7 +107,7 @@ def main() -> None:
         (args.out / "check.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
         return
     corpus = wb.load_corpus(ROOT / "data" / "dialogues")
-    for name, made, n, arms, repeats in plan(args.dialogues, args.repeats, args.threads):
+    for name, made, n, arms, repeats in plan(args.dialogues, args.repeats, args.threads, args.slots):
         if args.only in (None, name):
             started = time.perf_counter()
             work = wb.run(
@@ -113,7 +116,7 @@ def main() -> None:
                 out=args.out / name,
                 arms=arms,
                 repeats=repeats,
-                concurrency=2,
+                concurrency=args.slots,
                 resume=True,
                 parse_retry="none",
             )

@@ -53,16 +53,15 @@ class _Rule:
     name: str
     level: RiskLevel
     confidence: float
-    all: tuple[tuple[str, ...], ...]
-    none: tuple[str, ...]
+    all: tuple[frozenset[str], ...]
+    none: frozenset[str]
     near: bool
 
 
 def _rule(raw: dict[str, Any]) -> _Rule:
-    wanted = tuple(tuple(item.split("|")) for item in raw.get("all", ()))
-    return _Rule(
-        raw["name"], RiskLevel(raw["level"]), raw["confidence"], wanted, tuple(raw.get("none", ())), raw.get("near", False)
-    )
+    wanted = tuple(frozenset(item.split("|")) for item in raw.get("all", ()))
+    none = frozenset(raw.get("none", ()))
+    return _Rule(raw["name"], RiskLevel(raw["level"]), raw["confidence"], wanted, none, raw.get("near", False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +212,11 @@ def _version() -> str:
 
 
 def _matches(rule: _Rule, keys: set[str], hits: tuple[Hit, ...]) -> bool:
-    if not all(any(k in keys for k in options) for options in rule.all):
-        return False
+    for options in rule.all:
+        if keys.isdisjoint(options):
+            return False
+    if not rule.near and rule.none.isdisjoint(keys):
+        return True
     where = [{h.sentence for h in hits if _speaks(h, options)} for options in rule.all]
     if rule.near and not any(all(any(abs(s - t) <= REACH for t in others) for others in where) for s in where[0]):
         return False
@@ -222,7 +224,7 @@ def _matches(rule: _Rule, keys: set[str], hits: tuple[Hit, ...]) -> bool:
     return not any(h.key in rule.none and (not anchors or any(abs(h.sentence - s) <= REACH for s in anchors)) for h in hits)
 
 
-def _speaks(h: Hit, options: tuple[str, ...]) -> bool:
+def _speaks(h: Hit, options: frozenset[str]) -> bool:
     return h.key in options or f"{h.key}2" in options or h.key.split(".")[0] in options
 
 

@@ -106,7 +106,7 @@ def _practice(lang: str) -> Iterable[Example]:
     for name in sorted(f.name for f in folder.iterdir() if f.name.endswith(f"_{lang}.txt")):
         for b, block in enumerate(folder.joinpath(name).read_text("utf-8").split("\n\n")):
             lines = [line for line in block.splitlines() if line and not line.startswith("#")]
-            talks = [t.splitlines() for t in "\n".join(lines).split("\n--\n")] if "> " in block else [[line] for line in lines]
+            talks = [t.splitlines() for t in "\n".join(lines).split("\n--\n")] if "\n--\n" in block else [[line] for line in lines]
             for n, talk in enumerate(talks):
                 family = f"{name}-{b}" if len(talks) <= 5 else f"{name}-{b}-{n}"
                 yield from _talk([line for line in talk if not line.startswith("> ")], family)
