@@ -18,7 +18,8 @@ from workbench.judges.base import Reply, Usage
 from workbench.schema import Dialogue
 from workbench.selfcheck import calibrate, generate
 from workbench.selfcheck.checks import TYPES, Task, first_issues
-from workbench.study.selfcheck import Planted, promotion, retry_monitor, selfcheck
+from workbench.study import promotion, retry_monitor, selfcheck
+from workbench.study._selfcheck import Planted
 
 SAMPLES = calibrate.load_labelled()
 TODAY = date(2026, 11, 30)

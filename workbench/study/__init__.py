@@ -14,14 +14,17 @@ if TYPE_CHECKING:
     from workbench.study._drift import drift, drift_monitor
     from workbench.study._independence import independence
     from workbench.study._review import review
+    from workbench.study._selfcheck import promotion, retry_monitor, selfcheck
     from workbench.study._thresholds import thresholds
     from workbench.study.base import Material, Result
 
-_HOME = {"Material": "base", "Result": "base", "drift_monitor": "_drift"} | {
-    n: f"_{n}" for n in ("ablation", "anchoring", "compare", "design", "drift", "independence", "review", "thresholds")
-}
+_STUDIES = ("ablation", "anchoring", "compare", "design", "drift", "independence", "review", "selfcheck", "thresholds")
+_HOME = {n: f"_{n}" for n in _STUDIES} | {
+    "Material": "base", "Result": "base", "drift_monitor": "_drift", "promotion": "_selfcheck", "retry_monitor": "_selfcheck",
+}  # fmt: skip
 __all__ = [
-    "Material", "Result", "ablation", "anchoring", "compare", "design", "drift", "drift_monitor", "from_cli", "independence", "review", "thresholds",
+    "Material", "Result", "ablation", "anchoring", "compare", "design", "drift", "drift_monitor", "from_cli", "independence", "promotion",
+    "retry_monitor", "review", "selfcheck", "thresholds",
 ]  # fmt: skip
 
 
@@ -38,11 +41,10 @@ def from_cli(name: str, target: str | None, *, judges: Sequence[str] = (), repea
     from workbench.errors import SetupError
     from workbench.runner import MANIFEST, Run
 
-    studies = sorted({*_HOME, "selfcheck"} - {"Material", "Result", "drift_monitor"})
-    if name not in studies:
-        raise SetupError(f"there is no study '{name}': choose one of {', '.join(studies)}")
+    if name not in _STUDIES:
+        raise SetupError(f"there is no study '{name}': choose one of {', '.join(_STUDIES)}")
     if name == "selfcheck":
-        module = importlib.import_module("workbench.study.selfcheck")
+        module = importlib.import_module("workbench.study._selfcheck")
         return module.from_cli(target, judges=judges, repeats=repeats, limit=limit)  # type: ignore[no-any-return]
     study = __getattr__(name)
     if name == "design":
