@@ -23,8 +23,9 @@ REACH: Final = 2  # sentences over which a harmless setting excuses a cue
 _SERIOUS: Final = frozenset(
     {"imminent", "ideation", "passive", "wish_gone", "better_off", "self_injury", "plan", "prep", "intent", "farewell_strong"}
 )
-_PERIL: Final = _SERIOUS | {"farewell", "veiled", "hopeless"}
+_TOLD: Final = frozenset({"ideation", "self_injury", "passive", "farewell_strong"})
 _EXCUSES: Final = frozenset({"banal", "joke", "emoji_laugh", "benign"})
+_LAUGHTER: Final = frozenset({"joke", "emoji_laugh", "mock", "cheer"})
 _LIGHT: Final = frozenset({"ideation", "passive", "veiled", "wish_gone"})
 
 
@@ -77,7 +78,7 @@ def _read(book: Lexicon, text: str) -> _Reading:
     seen = {h.category for h in hits}
     live = {h.category for h in hits if h.status == "live"}
     serious: frozenset[str] = _SERIOUS & live
-    laughing = not seen.isdisjoint(("joke", "emoji_laugh")) and "banal" in seen and "reveal" not in seen
+    laughing = ("mock" in seen or (not seen.isdisjoint(("joke", "emoji_laugh")) and "banal" in seen)) and "reveal" not in seen
     playful = laughing and serious <= _LIGHT
     if playful:
         hits = tuple(replace(h, status="joke") if h.status == "live" and h.category in _LIGHT else h for h in hits)
@@ -88,9 +89,10 @@ def _read(book: Lexicon, text: str) -> _Reading:
     theirs = {h.category for h in hits if h.status == "other"}
     flags = {
         "fiction": not serious and ("fiction" in status or ("fiction" in seen and "reveal" not in seen)),
-        "quote": not serious and ("quoted" in status or "quote_frame" in seen),
-        "third_party": not serious and "third" in seen and (bool(_PERIL & theirs) or "worried" in seen),
-        "joke": not serious and (playful or "shield.idiom" in seen or "joke" in status),
+        "quote": not serious and ("quoted" in status or ("quote_frame" in seen and reader.quotes)),
+        "third_party": not serious
+        and ("other_peril" in seen or ("third" in seen and bool(_TOLD & theirs or {"worried", "helping"} & seen))),
+        "joke": not serious and (playful or "joke" in status or ("shield.idiom" in seen and not seen.isdisjoint(_LAUGHTER))),
     }
     return _Reading(hits, flags, frozenset(_keys(hits)))
 

@@ -24,6 +24,10 @@ _QUOTED: Final = re.compile(
 )
 _NOT_GLUED: Final = r"(?:(?<![a-z0-9])|(?![a-z0-9]))"
 _SHORT: Final = {" ": r"[\s,]{1,2}", " ?": r"[\s,]{0,2}", "'": "'?", "~": r"[^.!?;。\n]{0,24}?"}
+_COMMON: Final = frozenset(  # in most sentences: weak as a filter
+    re.findall(r"\w+", "the and for you not she her was one all are but has had this that with have they when will what")
+    + list("我了在的不是好给就都人到下上会说来去一这那他她要没有得过着完还再能想走天")
+)
 _WISHES: Final = frozenset({"ideation", "passive", "wish_gone"})
 
 
@@ -97,8 +101,8 @@ def _required(parsed: Any) -> list[frozenset[str]]:
 
 
 def _strength(literals: frozenset[str]) -> float:
-    """Longer literals filter better; a Han character weighs as much as three letters."""
-    return min(sum(3.0 if c > "\u2e80" else 1.0 for c in w) for w in literals) - 0.01 * len(literals)
+    """Longer and rarer literals filter better; a Han character weighs as much as three letters."""
+    return min(1.9 if w in _COMMON else sum(3.0 if c > "\u2e80" else 1.0 for c in w) for w in literals) - 0.01 * len(literals)
 
 
 class Lexicon:
@@ -205,7 +209,7 @@ class Reader:
         self.raw = raw
         self._spans = {
             name: sorted((h.start, h.end) for h in raw if h.category == name)
-            for name in ("injection", "shield.idiom", "shield.denied")
+            for name in ("injection", "shield.idiom", "shield.denied", "mock", "other_peril")
         }
         self._quoted = [] if "quotation" in book.off else [m.span() for m in _QUOTED.finditer(self.folded)]
         self._past = {h.sentence for h in raw if h.category == "past"}
@@ -215,6 +219,11 @@ class Reader:
         self._asked = [h for h in raw if h.category == "hypothetical" and not self._revealed]
         self._framed = {h.sentence for h in raw if h.category == "fiction" and not self._revealed}
         self._others = sorted((h.start, h.end, "other") for h in raw if h.category == "third" and not self._revealed)
+
+    @property
+    def quotes(self) -> bool:
+        """Whether the text holds words between quotation marks."""
+        return bool(self._quoted)
 
     def hits(self) -> tuple[Hit, ...]:
         """All cues with their status, in text order, with spans of the original text."""
@@ -236,7 +245,8 @@ class Reader:
         speaker = "self" if inside is None else self._who(inside)
         doubts = (
             ("injected", lambda: _touches(self._spans["injection"], h)),
-            ("idiom", lambda: _touches(self._spans["shield.idiom"], h)),
+            ("idiom", lambda: _touches(self._spans["shield.idiom"], h) or _touches(self._spans["mock"], h)),
+            ("other", lambda: _touches(self._spans["other_peril"], h)),
             ("negated", lambda: _touches(self._spans["shield.denied"], h) or self._negated(h)),
             (speaker or "quoted", lambda: speaker != "self"),
             ("other", lambda: self._others and h.category in self.book.personal and self._who(h.start, h.end) == "other"),
