@@ -1,4 +1,4 @@
-"""Measure the two offline judges: `measure` (cross-fitted tables), `ablate` (what each part buys), `speed` (assessments a second).
+"""Measure the two offline judges: `measure` (cross-fitted tables), `rules` (how right each rule of cue is), `ablate` (what each part buys), `speed` (assessments a second).
 
 Everything printed is Markdown and is quoted in docs/judges.md.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from workbench.corpus import family_of, load_corpus, read_rows, split_of
 from workbench.gate import l0
 from workbench.judges.cue import CueJudge
-from workbench.judges.ngram import NgramJudge
+from workbench.judges.ngram import NgramJudge, examples
 from workbench.parsing import parse_assessment
 from workbench.schema import Assessment, Dialogue, RiskLevel, View
 from workbench.stats.calibration import auc
@@ -151,6 +151,7 @@ def measure() -> None:
         "dialogues, several turns": [c for c in rows if c.dialogue.n_user_turns > 1], "dialogues, one turn": [c for c in rows if c.dialogue.n_user_turns == 1],
         "test families, several turns": [c for c in rows if split_of(family_of(c.dialogue)) == "test" and c.dialogue.n_user_turns > 1],
         "test families, one turn": [c for c in rows if split_of(family_of(c.dialogue)) == "test" and c.dialogue.n_user_turns == 1],
+        "unseen dialogues": cases(messages("unseen_dialogues.jsonl"), cue, ngram), "unseen messages": cases(messages("unseen_messages.jsonl"), cue, ngram),
         "development messages (domain)": cases(messages("domain.jsonl"), cue, ngram), "development messages (own)": cases(messages("messages_dev.jsonl"), cue, ngram),
     }  # fmt: skip
     operating(groups)
@@ -161,9 +162,41 @@ def measure() -> None:
     ):
         e = auc([int(v) for v in y], score, cluster=[family_of(c.dialogue) for c in rows])
         print(
-            f"\nAUC of high or worse, {name}: {e.value:.3f} [{e.low:.3f}, {e.high:.3f}] over {len(rows)} dialogues in {e.n_cluster} families"
+            f"\nAUC of high or worse, {name}: {e.value:.3f} [{e.low:.3f}, {e.high:.3f}] over {len(rows)} dialogues in {len({family_of(c.dialogue) for c in rows})} families"
         )
     breakdown(rows)
+    print("\n### Unseen texts")
+    breakdown(groups["unseen dialogues"] + groups["unseen messages"])
+
+
+def rules() -> None:
+    """How often each rule of cue puts a text on the right side of high, on the practice texts that its authors have not seen.
+
+    The confidence of a rule in rules.toml is such a rate, drawn towards that of all rules of its level with the weight of ten texts.
+    """
+    cue = CueJudge()
+    right: dict[str, list[bool]] = defaultdict(list)
+    level = {r.name: r.level for r in cue.rules}
+    for e in examples(load_corpus()[:0]):
+        if e.source == "practice, new to cue":
+            name = cue.explain(View(text=e.text)).rule
+            right[name].append((e.level >= HIGH) == (level[name].rank >= HIGH))
+    pooled = {v: np.mean([r for n, rs in right.items() if level[n] == v for r in rs]) for v in level.values()}
+    rows = [
+        (
+            r.name,
+            r.level.value,
+            rate(right[r.name]),
+            f"{(sum(right[r.name]) + 10 * pooled[r.level]) / (len(right[r.name]) + 10):.2f}",
+            r.confidence,
+        )
+        for r in cue.rules
+    ]
+    table(
+        "Rules of cue on practice texts new to their authors",
+        ("rule", "level", "right side of high", "drawn to its level", "in use"),
+        rows,
+    )
 
 
 def gate_rates() -> None:
@@ -240,7 +273,9 @@ def _loop() -> float:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("measure", "ablate", "speed", "gate"))
+    parser.add_argument("what", choices=("measure", "rules", "ablate", "speed", "gate"))
     parser.add_argument("--seconds", type=float, default=4.0, help="speed: time for each judge")
     given = parser.parse_args()
-    {"measure": measure, "ablate": ablate, "speed": lambda: speed(given.seconds), "gate": gate_rates}[given.what]()
+    {"measure": measure, "rules": rules, "ablate": ablate, "speed": lambda: speed(given.seconds), "gate": gate_rates}[
+        given.what
+    ]()

@@ -56,19 +56,20 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
 
 
 @pytest.fixture(scope="session")
-def font_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One matplotlib cache for the whole session: building it takes seconds."""
-    return tmp_path_factory.mktemp("matplotlib")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache of fonts and trained models for the whole session: building them takes seconds."""
+    return tmp_path_factory.mktemp("caches")
 
 
 @pytest.fixture(autouse=True)
-def own_home(tmp_path_factory: pytest.TempPathFactory, font_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_home(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Each test has an empty home and caches, draws without a display, and sees no key and no judge of this machine."""
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
     for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(home / name.split("_")[1].lower()))
-    monkeypatch.setenv("MPLCONFIGDIR", str(font_cache))
+    monkeypatch.setenv("MPLCONFIGDIR", str(shared_cache))
+    monkeypatch.setenv("WORKBENCH_CACHE", str(shared_cache / "models"))  # training takes seconds
     monkeypatch.setenv("MPLBACKEND", "Agg")
     for name in [n for n in os.environ if n.endswith("_API_KEY") or n == "WORKBENCH_JUDGES"]:
         monkeypatch.delenv(name)

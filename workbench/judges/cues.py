@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from re import _constants as _sre  # type: ignore[attr-defined]
 from re import _parser as _sre_parser  # type: ignore[attr-defined]
 from typing import Any, Final
@@ -118,10 +119,13 @@ class Lexicon:
                 if not off.intersection((entry["category"], entry["category"].split(".")[0])):
                     self._add(entry, data["macro"], owners)
         self._filter = ahocorasick.Automaton()
-        self._owners = owners
         for literal in owners:
             self._filter.add_word(literal, literal)
         self._filter.make_automaton()
+        self._wide, self._narrow = (
+            {k: found for k, v in owners.items() if (found := [i for i in v if self.patterns[i].wide is wide])}
+            for wide in (True, False)
+        )
         self.typos = {} if "typo" in off else _swapped(lexicon("en")["typo"]["words"])
         table = lexicon("rules")
         self.scope = {name: re.compile(pattern) for name, pattern in table["scope"].items()}
@@ -147,34 +151,34 @@ class Lexicon:
 
     def find(self, folded: str, starts: list[int]) -> Iterator[Hit]:
         """Every cue in the folded text, sentence by sentence; a Latin match must begin at a word boundary."""
-        bounds = [*starts, len(folded)]
-        seen: dict[int, set[str]] = {}
-        sentence = 0
-        for last, literal in self._filter.iter(folded):
-            while last >= bounds[sentence + 1]:
-                sentence += 1
-            if sentence in seen:
-                seen[sentence].add(literal)
+        everything: set[str] = set()
+        for sentence, (low, high) in enumerate(pairwise([*starts, len(folded)])):
+            literals = {literal for _, literal in self._filter.iter(folded, low, high)}
+            everything |= literals
+            for word in literals & self._words.keys():
+                at = folded.find(word, low, high)
+                while at >= 0:
+                    if _whole(folded, at, at + len(word)):
+                        yield Hit(self._words[word], at, at + len(word), 1.0, "", "live", sentence)
+                    at = folded.find(word, at + 1, high)
+            yield from self._matches(folded, literals, self._narrow, (low, high), [low], sentence)
+        yield from self._matches(folded, everything, self._wide, (0, len(folded)), starts, 0)
+
+    def _matches(
+        self, folded: str, literals: set[str], owners: dict[str, list[int]], span: tuple[int, int], starts: list[int], first: int
+    ) -> Iterator[Hit]:
+        """Matches of the patterns whose literals are all there; *starts* are those of the sentences in the span, from number *first*."""
+        for index in {index for literal in literals for index in owners.get(literal, ())}:
+            pattern = self.patterns[index]
+            for group in pattern.also:
+                if group.isdisjoint(literals):
+                    break
             else:
-                seen[sentence] = {literal}
-            if literal in self._words and _whole(folded, last + 1 - len(literal), last + 1):
-                yield Hit(self._words[literal], last + 1 - len(literal), last + 1, 1.0, "", "live", sentence)
-        seen[-1] = set().union(*seen.values())
-        for sentence, literals in seen.items():
-            low, high = (0, len(folded)) if sentence < 0 else (bounds[sentence], bounds[sentence + 1])
-            for index in {index for literal in literals for index in self._owners[literal]}:
-                pattern = self.patterns[index]
-                if pattern.wide is not (sentence < 0):
-                    continue
-                for group in pattern.also:
-                    if group.isdisjoint(literals):
-                        break
-                else:
-                    for match in pattern.regex.finditer(folded, low, high):
-                        start, end = match.span()
-                        if end > start and not glued(folded[start - 1 : start], folded[start]):
-                            at = sentence if sentence >= 0 else bisect_right(starts, start) - 1
-                            yield Hit(pattern.category, start, end, pattern.weight, "", "live", at)
+                for match in pattern.regex.finditer(folded, *span):
+                    start, end = match.span()
+                    if end > start and not glued(folded[start - 1 : start], folded[start]):
+                        sentence = first + bisect_right(starts, start) - 1
+                        yield Hit(pattern.category, start, end, pattern.weight, "", "live", sentence)
 
 
 def _whole(text: str, start: int, end: int) -> bool:

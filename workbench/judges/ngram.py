@@ -29,16 +29,19 @@ LEVELS: Final = tuple(RiskLevel)
 GROUPS: Final = ("char", "word", "context", "trend", "practice")
 FOLDS: Final = 5
 BITS: Final = 20  # n-grams are hashed into 2**BITS buckets; those of fewer than MIN_DOCUMENTS training texts are dropped
-MIN_DOCUMENTS: Final = 2
+MIN_DOCUMENTS: Final = 3
+NEW_TO_CUE: Final = "# The authors of the rules of `cue` have not seen what follows"
+KEPT_MODELS: Final = 8  # in the cache folder, newest first
 RIDGE: Final = 2.0
 TEXT_SHARE: Final = 0.7
 TREND_SHARE: Final = 0.3
-CUT_MEDIUM, CUT_HIGH, CUT_HIGH_ALONE, CUT_CRITICAL = 0.5, 0.55, 0.65, 0.25
+CUT_MEDIUM, CUT_HIGH, CUT_HIGH_ALONE, CUT_CRITICAL, CUT_FLAG = 0.5, 0.62, 0.75, 0.4, 0.3
 EARLIER_TURN_WEIGHT: Final = (
     0.3  # a dialogue's last turn is what a judge is asked about; its earlier turns help, but repeat each other
 )
 _WORD: Final = re.compile(r"[a-z0-9']+|[\u4e00-\u9fff]|[\U0001f300-\U0001faff\u2600-\u27bf]")
 _SENTENCE: Final = re.compile(r"[^.!?;。…~\n]+[.!?;。…~\n]*")
+_DIALOGUES: Final = re.compile(r"^(?:> |--$)", re.M)
 _PRIME, _SPREAD = np.uint64(1_000_003), np.uint64(0x9E3779B97F4A7C15)
 _TRUE: Final = np.ones(1, dtype=bool)
 _SALTS: Final = tuple(np.uint64(n << 40) for n in (1, 2, 3))
@@ -80,7 +83,7 @@ def _buckets(*parts: Array) -> Array:
 
 
 def examples(corpus: Corpus, *, practice: bool = True) -> list[Example]:
-    """Every user turn of the corpus that has gold, and the package's practice messages."""
+    """Every user turn of the corpus that has gold, and the package's practice messages and last turns of practice dialogues."""
     found = [e for d in corpus for e in _turns(d)]
     return found + [e for lang in ("en", "zh") for e in _practice(lang)] if practice else found
 
@@ -102,25 +105,21 @@ def _turns(d: Dialogue) -> Iterable[Example]:
 
 
 def _practice(lang: str) -> Iterable[Example]:
+    names = {"f": "fiction", "q": "quote", "t": "third_party", "j": "joke"}
     folder = files("workbench.resources").joinpath("ngram")
     for name in sorted(f.name for f in folder.iterdir() if f.name.endswith(f"_{lang}.txt")):
+        source = "practice"
         for b, block in enumerate(folder.joinpath(name).read_text("utf-8").split("\n\n")):
+            source = "practice, new to cue" if block.startswith(NEW_TO_CUE) else source
             lines = [line for line in block.splitlines() if line and not line.startswith("#")]
-            talks = [t.splitlines() for t in "\n".join(lines).split("\n--\n")] if "\n--\n" in block else [[line] for line in lines]
+            dialogues = _DIALOGUES.search(block)
+            talks = [t.splitlines() for t in "\n".join(lines).split("\n--\n")] if dialogues else [[line] for line in lines]
+            talks = [talk for talk in talks if talk]
             for n, talk in enumerate(talks):
+                *before, (level, flags, text) = [line.split(" ", 2) for line in talk if not line.startswith("> ")]
+                rank, marks = "LMHC".index(level), tuple(names[f] for f in flags.split(",") if f != "-")
                 family = f"{name}-{b}" if len(talks) <= 5 else f"{name}-{b}-{n}"
-                yield from _talk([line for line in talk if not line.startswith("> ")], family)
-
-
-def _talk(said: list[str], family: str) -> Iterable[Example]:
-    names = {"f": "fiction", "q": "quote", "t": "third_party", "j": "joke"}
-    turns = [line.split(" ", 2) for line in said]
-    for i, (level, flags, text) in enumerate(turns):
-        rank = "LMHC".index(level)
-        marks = tuple(names[f] for f in flags.split(",") if f != "-")
-        before = tuple(t for _, _, t in turns[:i])
-        weight = 1.0 if i == len(turns) - 1 else EARLIER_TURN_WEIGHT
-        yield Example(text, before, None, rank, frozenset({rank}), marks, family, weight, "practice")
+                yield Example(text, tuple(t for *_, t in before), None, rank, frozenset({rank}), marks, family, 1.0, source)
 
 
 class _Features:
@@ -189,6 +188,8 @@ class Model:
         partial = path.with_suffix(f".{os.getpid()}.tmp")
         partial.write_bytes(buffer.getvalue())
         partial.replace(path)
+        for old in sorted(path.parent.glob("ngram-*.npz"), key=lambda p: p.stat().st_mtime)[:-KEPT_MODELS]:
+            old.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: Path) -> Model:
@@ -208,7 +209,7 @@ def train(rows: Sequence[Example], *, off: frozenset[str] = frozenset()) -> tupl
     """Fit on *rows*; returns the model and its calibrated out-of-fold logits, one row per example (3 cumulative levels, 4 flags).
 
     Ridge-regularised linear discriminants, one per target, solved in the dual (one matrix for all of them), then Platt scaling on
-    the out-of-fold scores: levels on the corpus's turns, flags on all rows. Each row's logit uses neither its family's model nor its scale.
+    the out-of-fold scores. Each row's logit uses neither its family's model nor its scale.
     """
     from scipy.linalg import solve
     from scipy.sparse import csr_matrix
@@ -231,8 +232,7 @@ def train(rows: Sequence[Example], *, off: frozenset[str] = frozenset()) -> tupl
         weights.append(np.asarray(x[seen].T @ alpha, dtype=np.float32))
         intercept.append(mean)
         held[fold == f] = kernel[np.ix_(fold == f, seen)] @ alpha + mean
-    corpus = np.array([r.source == "corpus" for r in rows])
-    scale = np.array([_calibrate(held, y, weight, fold != f, corpus) for f in range(FOLDS + 1)])
+    scale = np.array([_calibrate(held, y, weight, fold != f) for f in range(FOLDS + 1)])
     turns = {_hash64(r.text): f for r, f in zip(rows, fold.tolist(), strict=True)}
     model = Model(
         features.used, features.idf, np.stack(weights), np.stack(intercept), scale, np.array(list(turns), dtype=np.uint64),
@@ -241,10 +241,9 @@ def train(rows: Sequence[Example], *, off: frozenset[str] = frozenset()) -> tupl
     return model, held * scale[fold, :, 0] + scale[fold, :, 1]
 
 
-def _calibrate(scores: Array, y: Array, weight: Array, keep: Array, corpus: Array) -> Array:
-    """Platt scaling per target: (slope, offset) of the logit; levels on the corpus's turns, flags on all rows."""
-    rows = [keep & corpus if k < len(LEVELS) - 1 else keep for k in range(y.shape[1])]
-    return np.array([logistic(scores[r, k], y[r, k], weight[r]) for k, r in enumerate(rows)])
+def _calibrate(scores: Array, y: Array, weight: Array, keep: Array) -> Array:
+    """Platt scaling per target: (slope, offset) of the logit."""
+    return np.array([logistic(scores[keep, k], y[keep, k], weight[keep]) for k in range(y.shape[1])])
 
 
 def logistic(x: Array, y: Array, weight: Array, *, penalty: float = 0.01) -> Array:
@@ -266,8 +265,9 @@ def logistic(x: Array, y: Array, weight: Array, *, penalty: float = 0.01) -> Arr
 def verdict(logits: Array, *, alone: bool) -> tuple[int, float]:
     """(level's rank, confidence) from the logits of >= medium, >= high, critical.
 
-    High when its chance reaches CUT_HIGH (CUT_HIGH_ALONE for a text without context, where the words say less); critical when, besides, its own chance reaches CUT_CRITICAL. Confidence is the estimated chance
-    that the case is on the side of 'high' that the level says.
+    High when its chance reaches CUT_HIGH (CUT_HIGH_ALONE for a text without context, where false alarms weigh more); critical
+    when, besides, its own chance reaches CUT_CRITICAL. Confidence is the estimated chance that the case is on the side of
+    'high' that the level says.
     """
     medium, high, critical = (float(c) for c in _sigmoid(logits[:3]))
     if high >= (CUT_HIGH_ALONE if alone else CUT_HIGH):
@@ -334,7 +334,7 @@ class NgramJudge:
         answer: dict[str, Any] = {"risk_level": LEVELS[level].value, "confidence": round(confidence, 3), "dimensions": {}}
         answer |= {
             "evidence": self.evidence(view, fold),
-            "context_flags": {n: bool(logits[3 + k] >= 0) for k, n in enumerate(FLAGS)},
+            "context_flags": {n: bool(_sigmoid(logits[3 + k]) >= CUT_FLAG) for k, n in enumerate(FLAGS)},
         }
         return json.dumps(answer, ensure_ascii=False)
 
