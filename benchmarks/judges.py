@@ -30,7 +30,8 @@ CUE_OFF = (
     "ideation", "passive", "better_off", "wish_gone", "veiled", "intent", "plan", "prep", "imminent", "time", "farewell", "farewell_strong", "arranging",
     "settled", "after_me", "steady", "calm", "burden", "hopeless", "trapped", "self_injury", "concealed", "distress", "emoji_dark", "recovered",
     "protective", "benign", "banal", "joke", "fiction", "quote_frame", "quotation", "professional", "reveal", "past", "hypothetical", "third", "worried",
-    "shield.idiom", "shield.denied", "negation", "injection", "typo",
+    "shield.idiom", "shield.denied", "negation", "injection", "typo", "gone", "no_more", "fixed", "aftermath", "absolve", "unstop", "own_death", "final",
+    "envy", "window", "waits", "ctb", "other_peril", "helping", "mock", "cheer", "ordinary",
 )  # fmt: skip
 
 
@@ -215,20 +216,22 @@ def balanced(pairs: Iterable[tuple[int, int]]) -> tuple[float, float]:
 def ablate() -> None:
     """Each family of cue and each feature group of ngram switched off: change of sensitivity and specificity, in points."""
     dialogues = [*load_corpus(), *messages("domain.jsonl"), *messages("messages_dev.jsonl")]
-    gold = [d.gold.risk_level.rank for d in dialogues if d.gold]
+    texts = [(d.text, d.gold.risk_level.rank, d.gold.flags) for d in dialogues if d.gold]
+    texts += [(e.text, e.level, e.flags) for e in examples(load_corpus()[:0]) if e.source == "practice, new to cue"]
+    gold = [level for _, level, _ in texts]
 
     def cue_rates(off: Sequence[str]) -> tuple[float, float, float]:
         judge = CueJudge(off=off)
-        said = [ask(judge, view_of(d, context=False), "L1") for d in dialogues]
+        said = [ask(judge, View(text=text), "L1") for text, *_ in texts]
         right = [
-            a.level.rank == g and set(d.gold.flags) == {f for f, on in a.flags.items() if on}
-            for a, g, d in zip(said, gold, dialogues, strict=True)
-        ]  # type: ignore[union-attr]
+            a.level.rank == level and set(flags) == {f for f, on in a.flags.items() if on}  # type: ignore[union-attr]
+            for a, (_, level, flags) in zip(said, texts, strict=True)
+        ]
         return (*balanced(zip(gold, [a.level.rank for a in said], strict=True)), float(np.mean(right)))  # type: ignore[union-attr]
 
     base = cue_rates(())
     rows = [(name, *(f"{100 * (r - b):+.1f}" for r, b in zip(cue_rates((name,)), base, strict=True))) for name in CUE_OFF]
-    table(f"cue, text only, {len(dialogues)} texts: sensitivity {base[0]:.2f}, specificity {base[1]:.2f}, level and flags all right {base[2]:.2f}; "
+    table(f"cue, text only, {len(texts)} texts: sensitivity {base[0]:.2f}, specificity {base[1]:.2f}, level and flags all right {base[2]:.2f}; "
           "change in points when switched off", ("family", "sensitivity", "specificity", "level and flags right"), rows)  # fmt: skip
     corpus = list(load_corpus())
     truth = [int(d.gold.risk_level.rank >= HIGH) for d in corpus if d.gold]

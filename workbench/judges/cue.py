@@ -128,7 +128,8 @@ class CueJudge:
         self.rules = [_rule(r) for r in table["rule"] if r["name"] not in self.off]
         self.dimensions: dict[str, dict[str, float]] = table["dimension"]
         self._read = lru_cache(maxsize=8192)(lambda text: _read(self.book, text))
-        self._alone = lru_cache(maxsize=8192)(lambda text: self.explain(View(text=text)))
+        self._asked = {key for r in self.rules for keys in (*r.all, r.none) for key in keys if key.startswith("ctx.")}
+        self._earlier = lru_cache(maxsize=8192)(self._of_earlier)
 
     def explain(self, view: View) -> Explanation:
         """Which cues, where, in which category and with what weight, and the rule that decided."""
@@ -141,12 +142,18 @@ class CueJudge:
             reading.hits, frozenset(keys),
         )  # fmt: skip
 
+    def _of_earlier(self, text: str) -> tuple[RiskLevel, frozenset[str]]:
+        """The level of an earlier turn (low where flagged), and those of its keys that rules ask for."""
+        e = self.explain(View(text=text))
+        return RiskLevel.LOW if any(e.flags.values()) else e.level, frozenset(f"ctx.{key}" for key in e.keys) & self._asked
+
     def _around(self, view: View) -> Iterator[str]:
         """Keys from the user's earlier turns and the trend."""
-        earlier = [self._alone(text) for role, text in view.context if role == "user"]
+        earlier = [self._earlier(text) for role, text in view.context if role == "user"]
         if earlier:
-            yield f"prior.{max((e.level for e in earlier if not any(e.flags.values())), default=RiskLevel.LOW)}"
-            yield from (f"ctx.{key}" for e in earlier for key in e.keys)
+            yield f"prior.{max(level for level, _ in earlier)}"
+            for _, keys in earlier:
+                yield from keys
         if view.trend is not None:
             yield from (f"trend.{n}" for n in range(view.trend.negative_days_7d + 1))
 
