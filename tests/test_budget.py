@@ -250,3 +250,12 @@ def test_the_estimate_counts_every_call_before_any_is_made():
     assert "24 calls, money unknown (give the judge a price)" in str(forecast)
     assert free.judges[0].usd == 0
     assert "in all: 6 calls, money at most $" in str(free)
+
+
+def test_the_estimate_is_held_against_what_was_spent():
+    corpus = [Dialogue(id="1", turns=(Turn(role="user", content="hello"),))]
+    forecast = estimate(DoubleConfirmation(Judge("a"), Judge("b")), corpus)
+    expected = sum(f.prompt_tokens + f.completion_tokens for f in forecast.judges)
+
+    assert forecast.against(0.0123, expected // 2).startswith(f"spent: {expected // 2} tokens (50% of the estimate), $0.0123 of $")
+    assert "price unknown" in estimate(DoubleConfirmation(Judge("a"), Judge("b", price=None)), corpus).against(0, 1)

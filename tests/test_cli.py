@@ -177,3 +177,15 @@ def test_ctrl_c_leaves_a_resumable_run(tmp_path):
     assert process.returncode == 130, err
     assert "--resume" in err
     assert json.loads((out / "manifest.json").read_text())["status"] == "interrupted"
+
+
+def test_what_was_spent_stands_beside_the_estimate(tmp_path, small, capsys):
+    asked = ("run", str(small), "--l1", "simulated", "--l2", "simulated", "--out", str(tmp_path / "run"))
+    code, forecast, _ = said(capsys, *asked, "--dry-run")
+    assert code == 0
+    assert "calls, up to" in forecast
+    assert not (tmp_path / "run").exists()
+
+    code, out, _ = said(capsys, *asked)
+    assert code == 0
+    assert "% of the estimate)" in out

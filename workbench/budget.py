@@ -208,6 +208,14 @@ class Estimate(NamedTuple):
         calls = sum(f.calls for f in self.judges)
         return "\n".join([*map(str, self.judges), f"in all: {calls} calls, money {total}, before retries"])
 
+    def against(self, usd: float, tokens: int) -> str:
+        """How far off it was: what the ledger says was spent (US dollars, tokens of both kinds, retries included)."""
+        expected = sum(f.prompt_tokens + f.completion_tokens for f in self.judges)
+        share = f"{tokens / expected:.0%} of the estimate" if expected else "nothing was expected"
+        unpriced = any(f.usd is None for f in self.judges)
+        money = "price unknown" if unpriced else f"${usd:.4f} of ${sum(f.usd or 0 for f in self.judges):.4f}"
+        return f"spent: {tokens} tokens ({share}), {money}"
+
 
 def estimate(pipeline: DoubleConfirmation, corpus: Iterable[Dialogue], *, repeats: int = 1, turns: str = "last") -> Estimate:
     """Render every prompt of a run and add up what it may take; makes no call. L2 is counted for every dialogue."""

@@ -67,14 +67,14 @@ def _pipeline(args: argparse.Namespace) -> DoubleConfirmation:
 
 
 def cmd_run(args: argparse.Namespace) -> int:
-    from workbench.budget import Budget
+    from workbench.budget import Budget, estimate
     from workbench.runner import Run, run
 
     if args.replay:
         return cmd_verify(argparse.Namespace(target=args.out))
     corpus, pipeline = _corpus(args), _pipeline(args)
     if args.dry_run:
-        _say(_estimate(corpus, pipeline, args))
+        _say(str(estimate(pipeline, corpus, repeats=args.repeats, turns=args.turns)))
         return 0
     budget = Budget(usd=args.budget_usd, tokens=args.budget_tokens, allow_unpriced=args.allow_unpriced)
     work = run(
@@ -87,6 +87,10 @@ def cmd_run(args: argparse.Namespace) -> int:
         print(f"workbench: interrupted; settled calls are kept, continue with --resume --out {args.out}", file=sys.stderr)
         return 130
     _summary(result)
+    with result.store() as store:
+        usd, tokens = store.spent(result.manifest["run_id"])
+    if tokens:
+        _say(estimate(pipeline, corpus, repeats=args.repeats, turns=args.turns).against(usd, tokens))
     return 0
 
 
@@ -102,12 +106,6 @@ def _loop(work: Any) -> Any:
     except ImportError:
         return asyncio.run(work)
     return uvloop.run(work)
-
-
-def _estimate(corpus: Corpus, pipeline: DoubleConfirmation, args: argparse.Namespace) -> str:
-    from workbench.budget import estimate
-
-    return str(estimate(pipeline, corpus, repeats=args.repeats, turns=args.turns))
 
 
 def _summary(result: Any) -> None:
