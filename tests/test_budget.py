@@ -257,5 +257,7 @@ def test_the_estimate_is_held_against_what_was_spent():
     forecast = estimate(DoubleConfirmation(Judge("a"), Judge("b")), corpus)
     expected = sum(f.prompt_tokens + f.completion_tokens for f in forecast.judges)
 
-    assert forecast.against(0.0123, expected // 2).startswith(f"spent: {expected // 2} tokens (50% of the estimate), $0.0123 of $")
+    assert forecast.against(0.0123, expected // 2).startswith(
+        f"spent: {expected // 2} tokens (50% of the estimate), $0.0123 of $"
+    )
     assert "price unknown" in estimate(DoubleConfirmation(Judge("a"), Judge("b", price=None)), corpus).against(0, 1)
