@@ -342,10 +342,3 @@ def _same_model(one: Judge, two: Judge) -> bool:
     return one is two or (
         a.get("model") is not None and (a.get("base_url"), a.get("model")) == (b.get("base_url"), b.get("model"))
     )
-
-
-def with_threshold(pipeline: DoubleConfirmation, threshold: float) -> DoubleConfirmation:
-    """The same pipeline at another gate."""
-    twin = pipeline.using(pipeline.asker)
-    twin.confirm_confidence = threshold
-    return twin

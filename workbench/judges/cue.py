@@ -178,13 +178,8 @@ class CueJudge:
         return {"judge": "cue", "version": _version(), "off": sorted(self.off)}
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "version": _version(),
-            "off": sorted(self.off),
-            "patterns": len(self.book.patterns),
-        }
+        told = {"name": self.name, "kind": self.kind, "version": _version(), "off": sorted(self.off)}
+        return told | {"patterns": len(self.book.patterns)}
 
     @classmethod
     def from_description(cls, described: dict[str, Any]) -> CueJudge:
