@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from workbench.corpus import family_of, fold_of, load_corpus
 from workbench.judges import ngram
 from workbench.judges.base import Judge, Request
-from workbench.judges.ngram import FOLDS, Model, NgramJudge, _grams, _trained, examples, logistic, normal, train, verdict
+from workbench.judges.ngram import FOLDS, Model, NgramJudge, _grams, _trained, cut_for, examples, logistic, normal, train, verdict
 from workbench.parsing import parse_assessment
 from workbench.prompts import render
 from workbench.schema import FLAGS, Trend, View
@@ -177,13 +177,11 @@ def test_evidence_is_a_sentence_of_the_text(judge, text):
 
 
 @pytest.mark.parametrize(
-    ("logits", "alone", "expected"),
-    [
-        ([-5, -5, -5], True, 0), ([3, -1, -3], True, 1), ([3, 0.8, -3], False, 2), ([3, 0.8, -3], True, 1), ([3, 3, 0], True, 3), ([3, -2, 4], True, 1),
-    ],
+    ("logits", "cut", "expected"),
+    [([-5, -5, -5], 0.6, 0), ([3, -1, -3], 0.6, 1), ([3, 0.8, -3], 0.6, 2), ([3, 0.8, -3], 0.75, 1), ([3, 3, 0], 0.75, 3), ([3, -2, 4], 0.6, 1)],
 )  # fmt: skip
-def test_the_level_follows_the_cuts_and_confidence_is_that_of_its_side(logits, alone, expected):
-    level, confidence = verdict(np.array(logits, float), alone=alone)
+def test_the_level_follows_the_cuts_and_confidence_is_that_of_its_side(logits, cut, expected):
+    level, confidence = verdict(np.array(logits, float), cut)
     high = 1 / (1 + np.exp(-logits[1]))
 
     assert level == expected and confidence == pytest.approx(high if level >= 2 else 1 - high)
@@ -233,7 +231,7 @@ def test_out_of_fold_it_ranks_unseen_families_well_and_its_confidence_is_honest(
     _, logits = train(rows)
     last = np.array([r.source == "corpus" and r.weight == 1 for r in rows])
     high = np.array([r.level >= 2 for r in rows])
-    said = [verdict(z, alone=not r.context) for z, r in zip(logits, rows, strict=True)]
+    said = [verdict(z, cut_for(r.text, alone=not r.context)) for z, r in zip(logits, rows, strict=True)]
     right = np.array([(level >= 2) == h for (level, _), h in zip(said, high, strict=True)])
     sure = np.array([c >= 0.85 for _, c in said]) & last
 

@@ -20,10 +20,8 @@ from workbench.text import normalise, sha256
 
 EVIDENCE_CHARS: Final = 100
 REACH: Final = 2  # sentences over which a harmless setting excuses a cue
-_SERIOUS: Final = frozenset(
-    {"imminent", "ideation", "passive", "wish_gone", "better_off", "self_injury", "plan", "prep", "intent", "farewell_strong"}
-)
 _TOLD: Final = frozenset({"ideation", "self_injury", "passive", "farewell_strong"})
+_SERIOUS: Final = _TOLD | {"imminent", "wish_gone", "better_off", "plan", "prep", "intent"}
 _EXCUSES: Final = frozenset({"banal", "joke", "emoji_laugh", "benign"})
 _LAUGHTER: Final = frozenset({"joke", "emoji_laugh", "mock", "cheer"})
 _LIGHT: Final = frozenset({"ideation", "passive", "veiled", "wish_gone"})

@@ -35,12 +35,14 @@ KEPT_MODELS: Final = 8  # in the cache folder, newest first
 RIDGE: Final = 2.0
 TEXT_SHARE: Final = 0.7
 TREND_SHARE: Final = 0.3
-CUT_MEDIUM, CUT_HIGH, CUT_HIGH_ALONE, CUT_CRITICAL, CUT_FLAG = 0.5, 0.62, 0.75, 0.4, 0.3
+CUT_MEDIUM, CUT_CRITICAL, CUT_FLAG = 0.5, 0.4, 0.3
+CUT_ALONE, CUT_LATIN, CUT_HAN = 0.75, 0.68, 0.5  # for high: a text without context, one with context and without Han, with both
 EARLIER_TURN_WEIGHT: Final = (
     0.3  # a dialogue's last turn is what a judge is asked about; its earlier turns help, but repeat each other
 )
 _WORD: Final = re.compile(r"[a-z0-9']+|[\u4e00-\u9fff]|[\U0001f300-\U0001faff\u2600-\u27bf]")
 _SENTENCE: Final = re.compile(r"[^.!?;。…~\n]+[.!?;。…~\n]*")
+_HAN: Final = re.compile("[\u4e00-\u9fff]")
 _DIALOGUES: Final = re.compile(r"^(?:> |--$)", re.M)
 _PRIME, _SPREAD = np.uint64(1_000_003), np.uint64(0x9E3779B97F4A7C15)
 _TRUE: Final = np.ones(1, dtype=bool)
@@ -262,15 +264,23 @@ def logistic(x: Array, y: Array, weight: Array, *, penalty: float = 0.01) -> Arr
     return beta
 
 
-def verdict(logits: Array, *, alone: bool) -> tuple[int, float]:
+def cut_for(text: str, *, alone: bool) -> float:
+    """The chance of high or worse from which a text is called high.
+
+    More is asked of a text without context, where false alarms weigh more, and of dialogues without Han characters, whose
+    chances come out too high on the corpus.
+    """
+    return CUT_ALONE if alone else CUT_HAN if _HAN.search(text) else CUT_LATIN
+
+
+def verdict(logits: Array, cut: float) -> tuple[int, float]:
     """(level's rank, confidence) from the logits of >= medium, >= high, critical.
 
-    High when its chance reaches CUT_HIGH (CUT_HIGH_ALONE for a text without context, where false alarms weigh more); critical
-    when, besides, its own chance reaches CUT_CRITICAL. Confidence is the estimated chance that the case is on the side of
-    'high' that the level says.
+    High when its chance reaches *cut*; critical when, besides, its own chance reaches CUT_CRITICAL. Confidence is the estimated
+    chance that the case is on the side of 'high' that the level says.
     """
     medium, high, critical = (float(c) for c in _sigmoid(logits[:3]))
-    if high >= (CUT_HIGH_ALONE if alone else CUT_HIGH):
+    if high >= cut:
         return (3 if critical >= CUT_CRITICAL else 2), high
     return int(medium >= CUT_MEDIUM), 1 - high
 
@@ -330,13 +340,11 @@ class NgramJudge:
     def respond(self, view: View) -> str:
         """The answer as JSON text, in the contract of every judge."""
         fold, logits = self.scores(view)
-        level, confidence = verdict(logits, alone=not any(role == "user" for role, _ in view.context))
+        alone = not any(role == "user" for role, _ in view.context)
+        level, confidence = verdict(logits, cut_for(view.text, alone=alone))
+        flags = {n: bool(_sigmoid(logits[3 + k]) >= CUT_FLAG) for k, n in enumerate(FLAGS)}
         answer: dict[str, Any] = {"risk_level": LEVELS[level].value, "confidence": round(confidence, 3), "dimensions": {}}
-        answer |= {
-            "evidence": self.evidence(view, fold),
-            "context_flags": {n: bool(_sigmoid(logits[3 + k]) >= CUT_FLAG) for k, n in enumerate(FLAGS)},
-        }
-        return json.dumps(answer, ensure_ascii=False)
+        return json.dumps(answer | {"evidence": self.evidence(view, fold), "context_flags": flags}, ensure_ascii=False)
 
     def evidence(self, view: View, fold: int = FOLDS) -> str:
         """The sentence of the text, cut to 100 characters, whose n-grams add most to 'high or worse'."""
