@@ -245,3 +245,13 @@ def test_the_lexicon_names_no_method():
         assert not names_method(words), name
     for row in [*messages("domain.jsonl"), *messages("messages_dev.jsonl")]:
         assert not names_method(row["turns"][-1]["content"]), row["id"]
+
+
+def test_the_offline_pair_confirms_no_shipped_text_that_is_not_critical():
+    from benchmarks.judges import cases, messages
+    from workbench.judges.ngram import NgramJudge
+
+    texts = [*load_corpus(), *messages("domain.jsonl"), *messages("messages_dev.jsonl")]
+    wrong = [c.dialogue.id for c in cases(texts, CueJudge(), NgramJudge()) if c.confirmed and not c.dialogue.gold.confirm]
+
+    assert wrong == []

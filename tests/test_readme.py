@@ -46,7 +46,7 @@ def test_the_rates_are_those_of_the_run(table):
         in README
     )
     wrong = row(table[0], "false confirmations")
-    assert f"(95 % interval {100 * wrong.low:.2f} % to {100 * wrong.high:.1f} %," in README
+    assert f"(95 % interval {100 * wrong.low:.2g} % to {100 * wrong.high:.1f} %," in README
     for exposure in ("", "held_out"):
         sens, spec = (row(table[0], f"{m} >= high or", exposure) for m in ("sensitivity", "specificity"))
         for e in (sens, spec):
