@@ -2,7 +2,7 @@
 
     workbench local fetch
     python benchmarks/record_local.py                      # everything; about 40 minutes on two cores
-    python benchmarks/record_local.py --dialogues 3 --repeats 1 --out /tmp/recorded    # a quick look
+    python benchmarks/record_local.py --dialogues 3 --repeats 1 --out data/runs/try  # a quick look
 
 Three runs: ``blind`` (constrained to the answer's schema, L1 and L2, repeated), ``free`` (the same model without the
 constraint) and ``anchors`` (what L2 is told). An interrupted recording goes on where it stopped.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 from pathlib import Path
 
@@ -237,3 +238,15 @@ def test_out_of_fold_it_ranks_unseen_families_well_and_its_confidence_is_honest(
 
     assert roc_auc_score(high[last], logits[last, 1]) > 0.85
     assert right[sure].mean() > 0.85 and sure.sum() > 60
+
+
+def test_the_cache_keeps_the_newest_models_only(judge, tmp_path):
+    for i in range(ngram.KEPT_MODELS + 3):
+        old = tmp_path / f"ngram-{i:02d}.npz"
+        old.write_bytes(b"x")
+        os.utime(old, (i, i))
+
+    judge.model.save(tmp_path / "ngram-new.npz")
+
+    left = sorted(p.name for p in tmp_path.iterdir())
+    assert len(left) == ngram.KEPT_MODELS and {"ngram-new.npz", "ngram-10.npz"} <= set(left) and "ngram-00.npz" not in left

@@ -159,3 +159,9 @@ def test_the_check_fails_on_a_wrong_number_in_a_copy_of_a_shipped_notebook(tmp_p
     copy.write_text(planted, "utf-8")
     wrong = nbval(copy)
     assert wrong.returncode == 1 and "1 failed" in wrong.stdout, wrong.stdout
+
+
+@each
+def test_what_a_figure_says_to_those_who_cannot_see_it_is_words(path):
+    for alt in re.findall(r"""alt=\\?["']([^"']*)""", path.read_text("utf-8")):
+        assert not re.search(r"[\[{](&#x27;|\[)|None|nan", alt), alt[:120]

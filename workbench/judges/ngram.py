@@ -313,8 +313,8 @@ class NgramJudge:
     """Offline judge by n-grams. For a text of a corpus family it uses the model that never saw that family.
 
     *corpus* is a path (default: the shipped dialogues). As L2 it also reads what the user said before, and the trend; it reads no
-    anchor and no assistant turn. It assesses no dimension. Confidence is the estimated chance that a careful rater would accept
-    the level. ``off`` leaves feature groups out (char, word, context, trend, practice), for ablation.
+    anchor and no assistant turn. It assesses no dimension. Confidence is the estimated chance that the case is on the side of
+    'high' that the level says. ``off`` leaves feature groups out (char, word, context, trend, practice), for ablation.
     """
 
     kind, deterministic, reads_anchor = "model", True, False

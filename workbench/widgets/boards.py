@@ -83,7 +83,8 @@ class DriftViewer(Panel):
         lines = rows.rename(columns={"dialogue_id": "id", "turn": "x", what: "y"}).groupby(["id", "x"], as_index=False).y.mean()
         every = spaghetti(lines, {"mean, 95 % interval by family": turn_means(rows, what)}, title=f"All dialogues ({name})", xlabel="user turn", ylabel=name, steps=what == "rank",
                           caption=f"{lines.id.nunique()} dialogues; mean over those that have the turn.")  # fmt: skip
-        self.one.value = drawn(one, f"{name} per user turn of {self.pick.value}: {table.to_dict('records')}")
+        told = "; ".join(f"{who}: {', '.join(f'{y:.2g}' for y in part.y)}" for who, part in table.groupby("series"))
+        self.one.value = drawn(one, f"{name} per user turn of {self.pick.value}. {told}")
         self.all.value = drawn(every, f"{name} per user turn over all dialogues")
         self.text.value = dialogue_html(self.run.corpus.by_id(self.pick.value))
 
@@ -236,7 +237,7 @@ class ThresholdExplorer(Panel):
         rows = [[name, f"{e.value * e.n:.0f} of {e.n}" if e.value is not None else e.reason, interval(e)]
                 for name, e in (("missed criticals", missed), ("false confirmations", false))]  # fmt: skip
         self.numbers.value = card(table_html(["", "count", "rate [95 %]"], rows))
-        self.figure.value = drawn(ax, f"operating curve; {rows}")
+        self.figure.value = drawn(ax, f"operating curve; {'; '.join(' '.join(row) for row in rows)}")
 
 
 def interval(e: Any) -> str:
